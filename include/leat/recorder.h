@@ -1,0 +1,138 @@
+/* recorder.h: tell leat what your process does.
+ *
+ * A process that runs under `leat run` finds the address of leat's socket in its environment
+ * (LEAT_SOCKET). It makes one memfd, hands it to leat, and from then on only writes fixed-size
+ * records into rings in that memory: no lock, no allocation, no system call. leat reads them from
+ * outside, also after the process has died. The Python hooks use exactly this interface.
+ *
+ *     leat_recorder_open();                          // once; a second call is a no-op
+ *     uint64_t t0 = leat_now_ns();
+ *     read_a_batch();
+ *     leat_record(LEAT_REC_FETCH, 0, loader, LEAT_FETCH_ARG(epoch, samples), t0, leat_now_ns());
+ *
+ * Guarantees
+ *   - Nothing here blocks, prints, exits or raises a signal. Without LEAT_SOCKET, or when leat is
+ *     gone, every call is a cheap no-op: training never depends on leat.
+ *   - Any thread may record; each gets a ring of its own (the first LEAT_REC_THREADS of them; the
+ *     records of later threads are counted as lost).
+ *   - A full ring drops the newest record and counts it.
+ *   - After fork() the child starts afresh on its first record, with a memfd of its own.
+ *
+ * Times are CLOCK_MONOTONIC nanoseconds. Strings are copied and cut to the size of their place.
+ */
+#ifndef LEAT_RECORDER_H
+#define LEAT_RECORDER_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LEAT_REC_THREADS 16
+
+/* What a record says. All but MEMORY and STEP are spans from t0 to t1 of the recording thread.
+ * One list makes the enum and the names. The collector turns them into steps and phases
+ * (src/collect/fold.h); the meaning of `id` and `arg`:
+ *
+ *   kind          id            arg
+ *   FETCH         loader        LEAT_FETCH_ARG(iteration, samples): blocked in next()
+ *   ITER          loader        LEAT_FETCH_ARG(iteration, 0): making the iterator (workers start)
+ *   H2D           0             bytes: blocked in a copy to the device
+ *   BACKWARD      0             0
+ *   OPTIMIZER     optimizer     0: one step(), or GradScaler.step() around it
+ *   CLOSURE       optimizer     0: a closure called inside step()
+ *   SYNC          name          0: blocked on a collective or on the device
+ *   WAIT          0             0: blocked on another thread of this process
+ *   NAMED         name          0: leat.phase(name), or a known span such as "checkpoint"
+ *   COMPILE       0             0: torch.compile at work
+ *   STEP          0             0: an explicit step ends at t1 (leat.step())
+ *   MEMORY        device        bytes at t1; flag LEAT_REC_RESERVED: reserved, else allocated
+ *   WORKER_FETCH  worker        LEAT_FETCH_ARG(0, samples): a worker made one batch
+ */
+#define LEAT_RECORD_KINDS(X)                                                                       \
+    X(FETCH, "fetch")                                                                              \
+    X(ITER, "iter")                                                                                \
+    X(H2D, "h2d")                                                                                  \
+    X(BACKWARD, "backward")                                                                        \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(CLOSURE, "closure")                                                                          \
+    X(SYNC, "sync")                                                                                \
+    X(WAIT, "wait")                                                                                \
+    X(NAMED, "named")                                                                              \
+    X(COMPILE, "compile")                                                                          \
+    X(STEP, "step")                                                                                \
+    X(MEMORY, "memory")                                                                            \
+    X(WORKER_FETCH, "worker_fetch")
+
+enum leat_record_kind {
+    LEAT_REC_NONE = 0, /* never written: a zero page is not a record */
+#define X(name, text) LEAT_REC_##name,
+    LEAT_RECORD_KINDS(X)
+#undef X
+    LEAT_REC_KINDS
+};
+
+enum leat_record_flag {
+    LEAT_REC_END = 1,      /* FETCH: StopIteration, no batch came */
+    LEAT_REC_NOGRAD = 2,   /* FETCH: gradients were switched off when the batch was asked for */
+    LEAT_REC_ERROR = 4,    /* the span ended by an exception */
+    LEAT_REC_NESTED = 8,   /* OPTIMIZER: inside a backward of this thread (set by the recorder) */
+    LEAT_REC_RESERVED = 16 /* MEMORY */
+};
+
+#define LEAT_FETCH_ARG(iteration, samples) ((uint64_t)(iteration) << 32 | (uint32_t)(samples))
+
+/* Which signals this process can give: a missing one is reported as missing, never as zero. */
+enum leat_signal {
+    LEAT_SIGNAL_FETCH = 1,
+    LEAT_SIGNAL_BACKWARD = 2,
+    LEAT_SIGNAL_OPTIMIZER = 4,
+    LEAT_SIGNAL_SYNC = 8, /* collectives or a device can block this process */
+    LEAT_SIGNAL_H2D = 16, /* copies to a device are seen */
+    LEAT_SIGNAL_WORKER = 32,
+    LEAT_SIGNAL_STEP = 64 /* the script calls leat.step() */
+};
+
+enum leat_role { LEAT_ROLE_OTHER, LEAT_ROLE_MAIN, LEAT_ROLE_WORKER };
+
+struct leat_loader_info { /* -1 where unknown */
+    int64_t dataset_length;
+    int32_t batch_size, num_workers, prefetch_factor;
+    int32_t pin_memory, persistent_workers; /* 0, 1 or -1 */
+    int32_t iterable;
+    char dataset[96]; /* class of the dataset */
+    char where[160];  /* "file:line" where the loader was made */
+};
+
+/* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
+ * record for, another negative errno when leat could not be reached. */
+int leat_recorder_open(void);
+void leat_recorder_close(void); /* marks a clean end; later records are dropped */
+int leat_recording(void);       /* 1 while records reach somebody; 0 also after leat said stop */
+
+uint64_t leat_now_ns(void);
+void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
+                 uint64_t t0_ns, uint64_t t1_ns);
+
+/* Marks that this thread is inside (+1) or has left (-1) a backward; see LEAT_REC_NESTED. */
+void leat_recorder_nest(int change);
+
+/* Tables of the process. They return the id to put into records; the same name gives the same id.
+ * When a table is full the last slot is shared by all that follow. */
+uint32_t leat_recorder_name(const char *name);
+uint32_t leat_recorder_loader(const struct leat_loader_info *info);
+
+/* Facts of the process, set whenever they become known. */
+void leat_recorder_role(enum leat_role role, int worker_id);
+void leat_recorder_rank(int rank, int local_rank, int world_size);
+void leat_recorder_signals(unsigned signals);    /* adds to those already set */
+void leat_recorder_cost(uint64_t ns_per_record); /* measured cost of one hook with its record */
+/* Known keys: "python", "torch", "exception", "missing" (hooks that found no patch point),
+ * "devices" (UUIDs of the GPUs in use, by comma). Unknown keys are ignored. */
+void leat_recorder_fact(const char *key, const char *value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

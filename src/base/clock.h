@@ -1,0 +1,20 @@
+/* clock.h: the two clocks. Everything that is measured uses CLOCK_MONOTONIC, which all processes
+ * of one machine share; the wall clock is for people and appears once, as a run's start. */
+#ifndef LEAT_BASE_CLOCK_H
+#define LEAT_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_S  1000000000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_US 1000ull
+
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,55 @@
+/* str.c: see str.h. */
+#include "base/str.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void str_add_bytes(struct str *s, const void *bytes, size_t count)
+{
+    if (s->failed)
+        return;
+    if (mem_reserve(&s->text, &s->capacity, s->length + count + 1, 1) < 0) {
+        s->failed = 1;
+        return;
+    }
+    if (count)
+        memcpy(s->text + s->length, bytes, count);
+    s->length += count;
+    s->text[s->length] = 0;
+}
+
+void str_add(struct str *s, const char *text)
+{
+    str_add_bytes(s, text, strlen(text));
+}
+
+void str_addf(struct str *s, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int need = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (need < 0 || s->failed ||
+        mem_reserve(&s->text, &s->capacity, s->length + (size_t)need + 1, 1) < 0) {
+        s->failed = 1;
+    } else {
+        vsnprintf(s->text + s->length, (size_t)need + 1, fmt, again);
+        s->length += (size_t)need;
+    }
+    va_end(again);
+}
+
+const char *str_text(const struct str *s)
+{
+    return s->text ? s->text : "";
+}
+
+void str_done(struct str *s)
+{
+    mem_free(s->text);
+    *s = (struct str){0};
+}

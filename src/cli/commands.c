@@ -1,0 +1,87 @@
+/* commands.c: the table of commands, and what they share. */
+#include "cli/cli.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct command *const commands[] = {
+    &command_run, &command_view, &command_compare, &command_check, &command_help, NULL,
+};
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* Levenshtein distance, for words of a command's length. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b);
+    if (n >= 32 || strlen(a) >= 32)
+        return 32;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t above = row[j];
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (above + 1 < best)
+                best = above + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            diagonal = above;
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const struct command *command_suggest(const char *typo)
+{
+    const struct command *best = NULL;
+    size_t nearest = 3; /* two slips: more is another word */
+    for (size_t i = 0; commands[i]; i++) {
+        size_t d = distance(typo, commands[i]->name);
+        if (d < nearest) {
+            nearest = d;
+            best = commands[i];
+        }
+    }
+    return best;
+}
+
+int cli_usage(const struct command *command, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "leat %s: ", command->name);
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, "\nTry: leat %s --help\n", command->name);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+int cli_fail(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fputs("leat: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EXIT_FAILED;
+}
+
+int cli_colour(int fd)
+{
+    const char *off = getenv("NO_COLOR");
+    return isatty(fd) && !(off && *off);
+}

@@ -1,0 +1,134 @@
+/* facts.h: the run database as the rules see it: loaded once, plain arrays, nothing decided.
+ *
+ * facts_load is the only function of this room that reads the store; a rule is a pure function of
+ * `struct facts`, so every verdict has a golden test. Ratios are 0..1, times are in the unit of the
+ * name, an unknown double is NaN, an unknown integer is -1.
+ */
+#ifndef LEAT_DIAGNOSE_FACTS_H
+#define LEAT_DIAGNOSE_FACTS_H
+
+#include "base/err.h"
+#include "store/store.h"
+
+#include <stdint.h>
+
+/* Step times of one rank, kept steps only (warm-up and compile steps are counted, not kept). One
+ * array a phase, all of `count` entries; NULL when the phase was not measured. Where old steps were
+ * folded, an entry stands for `weight` steps and holds their mean. */
+struct rank_facts {
+    int rank, local_rank;
+    int64_t pid;
+    int64_t steps;        /* all steps of this rank */
+    int64_t warmup_steps; /* left out at the start */
+    int64_t compile_steps;
+    double compile_ms; /* wall time of the compile steps */
+    size_t count;      /* entries in the arrays */
+    int64_t kept;      /* steps they stand for */
+    int64_t *step;     /* step number of each entry */
+    double *end_ms;
+    double *wall_ms;
+    double *phase_ms[PHASES];
+    double *weight;
+    uint32_t *flags;
+    double kept_ms;       /* sum of wall over kept steps */
+    int64_t samples;      /* of kept steps; -1 unknown */
+    int64_t micro_steps;  /* batches in kept steps */
+    double cost_ms;       /* leat's own cost per step: records x measured cost */
+    double eval_ms;       /* evaluation, all of the run */
+    uint32_t signals;     /* enum leat_signal */
+    int inference;        /* its steps are batches: no optimizer was seen */
+};
+
+struct span_fact {
+    int rank;
+    char name[64];
+    int64_t n;
+    double total_ms, max_ms, other_ms;
+};
+
+struct loader_fact {
+    int64_t pid;
+    int loader, rank;
+    char use[8]; /* train, eval, infer */
+    char dataset[96], where[160];
+    int64_t dataset_length, batch_size, num_workers, prefetch_factor, pin_memory;
+    int64_t persistent_workers, iterable, iterations, batches, samples;
+    double wait_ms, first_wait_ms, background_ms;
+};
+
+struct worker_fact {
+    int64_t pid, parent_pid, batches, samples;
+    int rank, worker_id;
+    double busy_ms, alive_ms, max_ms; /* alive: from its first record to its last */
+};
+
+struct proc_fact {
+    int64_t pid, ppid, lost_records;
+    int rank, worker_id, recorded;
+    char role[8], comm[32], missing[256], exception[256], command[256];
+    double started_ms, ended_ms; /* NaN: alive at the end */
+};
+
+/* Samples over time, one struct of arrays a table, ordered by pid then time (procs) or time. */
+struct proc_sample {
+    double t_ms, cpu_ms, rss_bytes, shared_bytes;
+    int64_t pid, threads, fds, fd_limit, voluntary, involuntary, minor_faults, major_faults,
+        read_bytes, write_bytes;
+};
+struct sys_sample {
+    double t_ms, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total, memory_available,
+        swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure, memory_pressure, io_pressure,
+        shm_total, shm_used;
+};
+struct gpu_sample {
+    double t_ms, utilization, memory_used, memory_total, temperature_c, temperature_limit_c,
+        power_w, power_limit_w;
+    char gpu[64], throttle[64];
+};
+struct memory_sample {
+    double t_ms, allocated, reserved; /* bytes */
+    int rank, device;
+    int64_t step;
+};
+struct lost_fact {
+    char what[16], why[256];
+    int64_t n;
+};
+
+struct facts {
+    /* meta */
+    char *run_name, *command, *started_at, *node, *leat, *ended; /* owned; "" when absent */
+    char *python, *torch;
+    double duration_ms;
+    int exit_status, signal; /* -1: none */
+    int64_t oom_kills, cpus, memory_limit_bytes, max_steps;
+
+    struct rank_facts *ranks; /* ordered by rank; only ranks that made at least one step */
+    size_t rank_count;
+    int world_size; /* what the ranks said; 1 without ranks */
+    int training;   /* 1: steps are optimizer rounds; 0: inference; -1: no steps at all */
+
+    struct span_fact *spans;
+    size_t span_count;
+    struct loader_fact *loaders;
+    size_t loader_count;
+    struct worker_fact *workers;
+    size_t worker_count;
+    struct proc_fact *procs;
+    size_t proc_count;
+    struct proc_sample *proc_samples;
+    size_t proc_sample_count;
+    struct sys_sample *sys_samples;
+    size_t sys_sample_count;
+    struct gpu_sample *gpu_samples;
+    size_t gpu_sample_count;
+    struct memory_sample *memory_samples;
+    size_t memory_sample_count;
+    struct lost_fact *lost;
+    size_t lost_count;
+};
+
+int facts_load(struct store_reader *reader, struct facts **ret_facts, struct leat_err *err);
+void facts_free(struct facts *facts); /* takes NULL */
+
+#endif

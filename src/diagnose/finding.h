@@ -1,0 +1,63 @@
+/* finding.h: what a rule says. A finding carries the numbers it rests on, with the query that finds
+ * their rows in run.db; one without evidence is a bug, and findings_add refuses it. */
+#ifndef LEAT_DIAGNOSE_FINDING_H
+#define LEAT_DIAGNOSE_FINDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL };
+enum section { SECTION_STEP_TIME, SECTION_MEMORY, SECTION_SYSTEM, SECTION_PROCESS };
+
+struct evidence {
+    char *what, *unit, *rows; /* owned. rows: "table WHERE ..." */
+    double value;
+};
+struct place {
+    char *file; /* owned */
+    int line;
+    double share;
+};
+
+struct finding {
+    char *kind;  /* INPUT_BOUND: the label with underscores. Owned, as all strings here. */
+    char *label; /* INPUT-BOUND */
+    char *cause; /* NO_OVERLAP ...; NULL when not known */
+    char *summary, *action;
+    enum severity severity;
+    enum section section;
+    int rank, worker;          /* -1: the whole run */
+    char *node;                /* NULL: the whole run */
+    int64_t pid;               /* -1 */
+    double from_ms, to_ms;     /* the interval it speaks of */
+    double share;              /* of kept step time it would give back; 0 when it is not about time */
+    double predicted_gain;     /* ratio: new throughput / old - 1; NaN when not predicted */
+    double confidence;         /* 0..1 */
+    int stops_run;             /* memory, OOM, throttling that stopped or slowed the run */
+    struct evidence *evidence;
+    size_t evidence_count;
+    struct place *where;
+    size_t where_count;
+};
+
+struct findings {
+    struct finding *items;
+    size_t count, capacity;
+    int failed; /* an allocation failed: the list is incomplete and must not be shown as whole */
+};
+
+/* The label gives the kind (blanks and dashes become underscores). Returns NULL when out of memory;
+ * all setters take NULL, so a rule reads straight through. */
+struct finding *findings_add(struct findings *list, const char *label, enum section section,
+                             enum severity severity);
+void finding_say(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void finding_advise(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void finding_cause(struct finding *f, const char *cause);
+void finding_prove(struct finding *f, const char *what, double value, const char *unit,
+                   const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
+void findings_done(struct findings *list);
+
+const char *severity_text(enum severity severity); /* info, warning, critical */
+const char *section_text(enum section section);    /* step_time, memory, system, process */
+
+#endif

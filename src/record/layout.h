@@ -1,0 +1,106 @@
+/* layout.h: the bytes that a recording process and leat share.
+ *
+ *     memfd (sparse: only pages that were written take memory)
+ *     ┌──────────────┬──────────┬────────────┬────────┬────────┬─────┬─────────┐
+ *     │ rec_header   │ names    │ loaders    │ ring 0 │ ring 1 │ ... │ ring 15 │
+ *     │ 4 KiB        │ 256 x 64 │ 64 x 320   │ rec_ring + 16384 records each   │
+ *     └──────────────┴──────────┴────────────┴────────┴────────┴─────┴─────────┘
+ *
+ *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
+ *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
+ *
+ * The producer writes a record and then stores head with release order; leat loads head with
+ * acquire order, so it never sees half a record, also when the producer died in between. leat
+ * stores tail after it has copied. A full ring drops the new record and counts it in `lost`.
+ *
+ * Everything in here is foreign to leat: a process may scribble over it. The reader
+ * (ring_reader.c) checks every number against these constants and never trusts an index.
+ */
+#ifndef LEAT_RECORD_LAYOUT_H
+#define LEAT_RECORD_LAYOUT_H
+
+#include "leat/recorder.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
+#define REC_VERSION 1u
+
+enum {
+    REC_HEADER_BYTES = 4096,
+    REC_NAMES = 256,
+    REC_NAME_BYTES = 64,
+    REC_LOADERS = 64,
+    REC_LOADER_BYTES = 320,
+    REC_RINGS = LEAT_REC_THREADS,
+    /* 16384 x 32 bytes = 512 KiB a thread. leat drains every 50 ms, so a thread may write 320 000
+     * records a second before any is lost; the fastest loop seen writes some 100 000. */
+    REC_RING_RECORDS = 16384
+};
+
+struct rec {
+    uint64_t t0_ns, t1_ns;
+    uint64_t arg;
+    uint32_t id;
+    uint16_t kind;
+    uint16_t flags;
+};
+
+struct rec_header {
+    /* Set once, before leat is told. */
+    uint64_t magic;
+    uint32_t version;
+    int32_t pid, ppid;
+    uint32_t reserved;
+    uint64_t start_ns;
+    /* Written by the process, read by leat. */
+    _Atomic uint32_t role, signals;
+    _Atomic int32_t worker_id, rank, local_rank, world_size; /* -1: not said */
+    _Atomic uint32_t names_used, loaders_used, rings_used;
+    _Atomic uint32_t closed;       /* the process said goodbye */
+    _Atomic uint64_t threads_lost; /* records of threads beyond REC_RINGS */
+    _Atomic uint64_t cost_ns;
+    /* Written by leat, read by the process. */
+    _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
+    uint32_t reserved2;
+    /* Written by the process; cut strings, always NUL-terminated by the reader's copy. */
+    char python[16], torch[32], exception[256], missing[256], devices[512];
+};
+
+struct rec_ring {
+    _Atomic uint64_t head; /* producer */
+    _Atomic uint64_t lost; /* producer */
+    int32_t tid;           /* set once */
+    uint32_t reserved;
+    char pad[40]; /* keeps the reader's line apart from the producer's */
+    _Atomic uint64_t tail; /* leat */
+    char pad2[56];
+    struct rec records[REC_RING_RECORDS];
+};
+
+struct rec_area {
+    union {
+        struct rec_header header;
+        char header_page[REC_HEADER_BYTES];
+    };
+    char names[REC_NAMES][REC_NAME_BYTES];
+    union {
+        struct leat_loader_info info;
+        char bytes[REC_LOADER_BYTES];
+    } loaders[REC_LOADERS];
+    struct rec_ring rings[REC_RINGS];
+};
+
+_Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");
+_Static_assert(sizeof(struct rec_header) <= REC_HEADER_BYTES, "the header fits its page");
+_Static_assert(sizeof(struct leat_loader_info) <= REC_LOADER_BYTES, "a loader fits its slot");
+
+/* What a process sends over the socket, with the memfd as SCM_RIGHTS. */
+struct rec_hello {
+    uint64_t magic;
+    uint32_t version;
+    int32_t pid; /* as the process sees itself; leat believes the kernel (SO_PEERCRED) */
+};
+
+#endif

@@ -1,0 +1,339 @@
+/* recorder.c: the writing side, inside the user's process.
+ *
+ * State is one pointer to the mapped area and, per thread, one pointer to its ring. Opening is the
+ * only place that calls the kernel; it happens at start-up, or in a forked child on its first
+ * record. The socket is non-blocking and closed at once: leat holds the memfd from then on.
+ *
+ * fork: the child must never write into its parent's memory. An atfork handler unmaps the area in
+ * the child and forgets the rings; the next record opens a new one. `generation` tells a thread
+ * that its ring pointer is of an earlier life.
+ *
+ * Threads: `open_lock` guards opening, ring assignment and the tables, none of which is hot.
+ */
+#include "leat/recorder.h"
+
+#include "base/clock.h"
+#include "record/layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rec_area *_Atomic area; /* NULL: not recording */
+static atomic_uint generation = 1;    /* raised by fork and close */
+static atomic_int hopeless;           /* leat could not be reached: do not try again */
+static atomic_int wanted;             /* open was called in this process or an ancestor */
+
+static __thread struct rec_ring *my_ring;
+static __thread unsigned my_generation;
+static __thread int backward_depth;
+
+/* In the child of a fork there is one thread, so no lock is needed, and none may be taken: another
+ * thread of the parent may have held it. */
+static void after_fork_in_child(void)
+{
+    struct rec_area *old = atomic_exchange(&area, NULL);
+    if (old)
+        munmap(old, sizeof *old);
+    atomic_fetch_add(&generation, 1);
+    pthread_mutex_init(&open_lock, NULL);
+    my_ring = NULL;
+    backward_depth = 0;
+}
+
+static int send_memfd(const char *path, int memfd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return -ENAMETOOLONG;
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    struct rec_hello hello = {REC_MAGIC, REC_VERSION, (int32_t)getpid()};
+    struct iovec part = {&hello, sizeof hello};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &memfd, sizeof(int));
+    int result = 0;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+        sendmsg(fd, &message, MSG_NOSIGNAL) < 0)
+        result = -errno;
+    close(fd);
+    return result;
+}
+
+static int env_int(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+    long value = text ? strtol(text, &end, 10) : -1;
+    return text && *text && !*end && value >= 0 && value < 1 << 24 ? (int)value : -1;
+}
+
+/* Fills a fresh area (zeroed by the kernel) with what is known at once. */
+static void fill_header(struct rec_header *h)
+{
+    h->magic = REC_MAGIC;
+    h->version = REC_VERSION;
+    h->pid = (int32_t)getpid();
+    h->ppid = (int32_t)getppid();
+    h->start_ns = clock_now_ns();
+    atomic_store(&h->worker_id, -1);
+    /* torchrun, srun and the MPI launchers tell each rank who it is by environment. */
+    atomic_store(&h->rank, env_int("RANK"));
+    atomic_store(&h->local_rank, env_int("LOCAL_RANK"));
+    atomic_store(&h->world_size, env_int("WORLD_SIZE"));
+}
+
+static int open_locked(void)
+{
+    static int handler_set;
+    if (atomic_load(&area))
+        return 0;
+    if (atomic_load(&hopeless))
+        return -ENOTCONN;
+    const char *path = getenv("LEAT_SOCKET");
+    if (!path || !*path)
+        return -ENOENT;
+    int fd = memfd_create("leat-record", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    int result = 0;
+    struct rec_area *fresh = MAP_FAILED;
+    if (ftruncate(fd, sizeof *fresh) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0 ||
+        (fresh = mmap(NULL, sizeof *fresh, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+            MAP_FAILED) {
+        result = -errno;
+    } else {
+        fill_header(&fresh->header);
+        result = send_memfd(path, fd);
+        if (result < 0)
+            munmap(fresh, sizeof *fresh);
+    }
+    close(fd);
+    if (result < 0) {
+        /* A full backlog may pass; a socket that is gone does not come back. */
+        if (result != -EAGAIN)
+            atomic_store(&hopeless, 1);
+        return result;
+    }
+    if (!handler_set)
+        handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+    atomic_store(&area, fresh);
+    return 0;
+}
+
+int leat_recorder_open(void)
+{
+    pthread_mutex_lock(&open_lock);
+    atomic_store(&wanted, 1);
+    int result = open_locked();
+    pthread_mutex_unlock(&open_lock);
+    return result;
+}
+
+/* The area, opened first if this is a forked child that has not spoken yet. */
+static struct rec_area *live_area(void)
+{
+    struct rec_area *a = atomic_load_explicit(&area, memory_order_acquire);
+    if (a || !atomic_load(&wanted) || atomic_load(&hopeless))
+        return a;
+    leat_recorder_open();
+    return atomic_load(&area);
+}
+
+void leat_recorder_close(void)
+{
+    pthread_mutex_lock(&open_lock);
+    struct rec_area *a = atomic_exchange(&area, NULL);
+    atomic_store(&wanted, 0);
+    atomic_fetch_add(&generation, 1);
+    if (a)
+        atomic_store(&a->header.closed, 1);
+    /* The mapping stays: another thread may be in the middle of a record. It goes with the
+     * process. */
+    pthread_mutex_unlock(&open_lock);
+}
+
+int leat_recording(void)
+{
+    struct rec_area *a = live_area();
+    return a && !atomic_load_explicit(&a->header.stop, memory_order_relaxed);
+}
+
+uint64_t leat_now_ns(void)
+{
+    return clock_now_ns();
+}
+
+static struct rec_ring *claim_ring(struct rec_area *a)
+{
+    unsigned now = atomic_load(&generation);
+    if (my_generation == now) /* asked before in this life, and there was none left */
+        return my_ring;
+    my_generation = now;
+    my_ring = NULL;
+    uint32_t index = atomic_fetch_add(&a->header.rings_used, 1);
+    if (index < REC_RINGS) {
+        my_ring = &a->rings[index];
+        my_ring->tid = (int32_t)syscall(SYS_gettid);
+    } else {
+        atomic_store(&a->header.rings_used, REC_RINGS);
+    }
+    return my_ring;
+}
+
+void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
+                 uint64_t t0_ns, uint64_t t1_ns)
+{
+    struct rec_area *a = live_area();
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+        return;
+    struct rec_ring *ring = my_ring;
+    if (!ring || my_generation != atomic_load_explicit(&generation, memory_order_relaxed))
+        ring = claim_ring(a);
+    if (!ring) {
+        atomic_fetch_add_explicit(&a->header.threads_lost, 1, memory_order_relaxed);
+        return;
+    }
+    uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (head - tail >= REC_RING_RECORDS) {
+        uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+        atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+        return;
+    }
+    if (kind == LEAT_REC_OPTIMIZER && backward_depth > 0)
+        flags |= LEAT_REC_NESTED;
+    ring->records[head % REC_RING_RECORDS] = (struct rec){.t0_ns = t0_ns,
+                                                          .t1_ns = t1_ns,
+                                                          .arg = arg,
+                                                          .id = id,
+                                                          .kind = (uint16_t)kind,
+                                                          .flags = (uint16_t)flags};
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+}
+
+void leat_recorder_nest(int change)
+{
+    backward_depth += change;
+}
+
+static void copy_text(char *place, size_t bytes, const char *text)
+{
+    snprintf(place, bytes, "%s", text ? text : "");
+}
+
+uint32_t leat_recorder_name(const char *name)
+{
+    struct rec_area *a = live_area();
+    if (!a)
+        return 0;
+    char cut[REC_NAME_BYTES];
+    copy_text(cut, sizeof cut, name);
+    pthread_mutex_lock(&open_lock);
+    uint32_t used = atomic_load(&a->header.names_used);
+    uint32_t id = 0;
+    while (id < used && strcmp(a->names[id], cut) != 0)
+        id++;
+    if (id == used && used < REC_NAMES) {
+        memcpy(a->names[id], cut, sizeof cut);
+        atomic_store(&a->header.names_used, used + 1);
+    } else if (id == used) {
+        id = REC_NAMES - 1;
+    }
+    pthread_mutex_unlock(&open_lock);
+    return id;
+}
+
+uint32_t leat_recorder_loader(const struct leat_loader_info *info)
+{
+    struct rec_area *a = live_area();
+    if (!a)
+        return 0;
+    pthread_mutex_lock(&open_lock);
+    uint32_t id = atomic_load(&a->header.loaders_used);
+    if (id < REC_LOADERS) {
+        a->loaders[id].info = *info;
+        atomic_store(&a->header.loaders_used, id + 1);
+    } else {
+        id = REC_LOADERS - 1;
+    }
+    pthread_mutex_unlock(&open_lock);
+    return id;
+}
+
+void leat_recorder_role(enum leat_role role, int worker_id)
+{
+    struct rec_area *a = live_area();
+    if (a) {
+        atomic_store(&a->header.role, (uint32_t)role);
+        atomic_store(&a->header.worker_id, worker_id);
+    }
+}
+
+void leat_recorder_rank(int rank, int local_rank, int world_size)
+{
+    struct rec_area *a = live_area();
+    if (a) {
+        atomic_store(&a->header.rank, rank);
+        atomic_store(&a->header.local_rank, local_rank);
+        atomic_store(&a->header.world_size, world_size);
+    }
+}
+
+void leat_recorder_signals(unsigned signals)
+{
+    struct rec_area *a = live_area();
+    if (a)
+        atomic_fetch_or(&a->header.signals, signals);
+}
+
+void leat_recorder_cost(uint64_t ns_per_record)
+{
+    struct rec_area *a = live_area();
+    if (a)
+        atomic_store(&a->header.cost_ns, ns_per_record);
+}
+
+void leat_recorder_fact(const char *key, const char *value)
+{
+    struct rec_area *a = live_area();
+    if (!a)
+        return;
+    const struct {
+        const char *key;
+        char *place;
+        size_t bytes;
+    } places[] = {
+        {"python", a->header.python, sizeof a->header.python},
+        {"torch", a->header.torch, sizeof a->header.torch},
+        {"exception", a->header.exception, sizeof a->header.exception},
+        {"missing", a->header.missing, sizeof a->header.missing},
+        {"devices", a->header.devices, sizeof a->header.devices},
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (strcmp(key, places[i].key) == 0)
+            copy_text(places[i].place, places[i].bytes, value);
+}

@@ -1,0 +1,136 @@
+/* ring_reader.c: see ring_reader.h. */
+#include "record/ring_reader.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+int ring_reader_open(struct ring_reader *reader, int memfd, struct leat_err *err)
+{
+    struct stat st;
+    *reader = (struct ring_reader){0};
+    if (fstat(memfd, &st) < 0)
+        return err_set(err, -errno, "A process sent a descriptor that cannot be read: %s.",
+                       err_text(errno));
+    int seals = fcntl(memfd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK))
+        return err_set(err, -LEAT_E_FOREIGN,
+                       "A process sent memory that could shrink under its reader.");
+    if (st.st_size < (off_t)sizeof(struct rec_area))
+        return err_set(err, -LEAT_E_CORRUPT,
+                       "A process sent %lld bytes of shared memory where %zu are needed.",
+                       (long long)st.st_size, sizeof(struct rec_area));
+    void *map = mmap(NULL, sizeof(struct rec_area), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    if (map == MAP_FAILED)
+        return err_set(err, -errno, "Shared memory of a process cannot be mapped: %s.",
+                       err_text(errno));
+    reader->area = map;
+    const struct rec_header *h = &reader->area->header;
+    int result = 0;
+    if (h->magic != REC_MAGIC)
+        result = err_set(err, -LEAT_E_FOREIGN, "A process sent memory that is not a leat record.");
+    else if (h->version != REC_VERSION)
+        result = err_set(err, -LEAT_E_VERSION,
+                         "Process %d records in version %u, this leat reads %u. Use one leat.",
+                         h->pid, h->version, REC_VERSION);
+    if (result < 0)
+        ring_reader_close(reader);
+    return result;
+}
+
+void ring_reader_close(struct ring_reader *reader)
+{
+    if (reader->area)
+        munmap(reader->area, sizeof *reader->area);
+    *reader = (struct ring_reader){0};
+}
+
+static void end_text(char *text, size_t bytes)
+{
+    text[bytes - 1] = 0;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+void ring_reader_header(const struct ring_reader *reader, struct rec_header *ret_header)
+{
+    memcpy(ret_header, &reader->area->header, sizeof *ret_header);
+    end_text(ret_header->python, sizeof ret_header->python);
+    end_text(ret_header->torch, sizeof ret_header->torch);
+    end_text(ret_header->exception, sizeof ret_header->exception);
+    end_text(ret_header->missing, sizeof ret_header->missing);
+    end_text(ret_header->devices, sizeof ret_header->devices);
+    ret_header->names_used = at_most(ret_header->names_used, REC_NAMES);
+    ret_header->loaders_used = at_most(ret_header->loaders_used, REC_LOADERS);
+    ret_header->rings_used = at_most(ret_header->rings_used, REC_RINGS);
+    if (ret_header->role > LEAT_ROLE_WORKER)
+        ret_header->role = LEAT_ROLE_OTHER;
+}
+
+int ring_reader_name(const struct ring_reader *reader, uint32_t id, char ret_name[REC_NAME_BYTES])
+{
+    uint32_t used = at_most(atomic_load(&reader->area->header.names_used), REC_NAMES);
+    if (id >= used)
+        return 0;
+    memcpy(ret_name, reader->area->names[id], REC_NAME_BYTES);
+    end_text(ret_name, REC_NAME_BYTES);
+    return 1;
+}
+
+int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
+                       struct leat_loader_info *ret_info)
+{
+    uint32_t used = at_most(atomic_load(&reader->area->header.loaders_used), REC_LOADERS);
+    if (id >= used)
+        return 0;
+    memcpy(ret_info, &reader->area->loaders[id].info, sizeof *ret_info);
+    end_text(ret_info->dataset, sizeof ret_info->dataset);
+    end_text(ret_info->where, sizeof ret_info->where);
+    return 1;
+}
+
+int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most)
+{
+    int taken = 0;
+    uint32_t rings = at_most(atomic_load(&reader->area->header.rings_used), REC_RINGS);
+    for (uint32_t i = 0; i < rings && taken < most; i++) {
+        struct rec_ring *ring = &reader->area->rings[i];
+        uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+        uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+        /* A head further away than the ring is long was not written by our recorder. What lies
+         * between is gone; go on from where the producer says it is. */
+        if (head - tail > REC_RING_RECORDS) {
+            reader->lost_bad++;
+            tail = head;
+        }
+        while (tail != head && taken < most) {
+            struct ring_record *out = &records[taken];
+            out->rec = ring->records[tail++ % REC_RING_RECORDS];
+            out->tid = ring->tid;
+            if (out->rec.kind == LEAT_REC_NONE || out->rec.kind >= LEAT_REC_KINDS ||
+                out->rec.t1_ns < out->rec.t0_ns)
+                reader->lost_bad++;
+            else
+                taken++;
+        }
+        atomic_store_explicit(&ring->tail, tail, memory_order_release);
+    }
+    return taken;
+}
+
+uint64_t ring_reader_lost(const struct ring_reader *reader)
+{
+    uint64_t lost = reader->lost_bad + atomic_load(&reader->area->header.threads_lost);
+    for (int i = 0; i < REC_RINGS; i++)
+        lost += atomic_load_explicit(&reader->area->rings[i].lost, memory_order_relaxed);
+    return lost;
+}
+
+void ring_reader_stop(struct ring_reader *reader)
+{
+    atomic_store(&reader->area->header.stop, 1);
+}

@@ -1,0 +1,41 @@
+/* ring_reader.h: leat's side of the shared memory. The area is foreign data: its owner may be dead,
+ * broken or hostile, so everything is copied out and checked, and a memfd that is too small, of
+ * another version or of another kind is refused with a sentence. */
+#ifndef LEAT_RECORD_RING_READER_H
+#define LEAT_RECORD_RING_READER_H
+
+#include "base/err.h"
+#include "record/layout.h"
+
+struct ring_reader {
+    struct rec_area *area; /* mapped, shared with the process */
+    uint64_t lost_bad;     /* records refused: unknown kind or times that run backwards */
+};
+
+/* A record with the thread it came from. */
+struct ring_record {
+    struct rec rec;
+    int32_t tid;
+};
+
+/* Maps the memfd (which stays the caller's to close). Refuses memory that is not sealed
+ * against shrinking (a read past its end would be a SIGBUS) or smaller than the layout. */
+int ring_reader_open(struct ring_reader *reader, int memfd, struct leat_err *err);
+void ring_reader_close(struct ring_reader *reader);
+
+/* A checked copy of the header: strings terminated, counts within the tables. */
+void ring_reader_header(const struct ring_reader *reader, struct rec_header *ret_header);
+/* Copies of table entries, strings terminated; false when the index is out of the used range. */
+int ring_reader_name(const struct ring_reader *reader, uint32_t id, char ret_name[REC_NAME_BYTES]);
+int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
+                       struct leat_loader_info *ret_info);
+
+/* Takes up to `most` new records, ring by ring, each ring in the order of writing (so ordered by
+ * end time within a thread). Returns how many; call again until 0. */
+int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most);
+
+/* All records not seen: full rings, too many threads, refused. */
+uint64_t ring_reader_lost(const struct ring_reader *reader);
+void ring_reader_stop(struct ring_reader *reader); /* asks the process to record no more */
+
+#endif

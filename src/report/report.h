@@ -1,0 +1,34 @@
+/* report.h: findings made readable. No measuring, no deciding.
+ *
+ * The summary (a JSON object, docs/final_summary.schema.json) is the one form: the text report is
+ * made from it, so `leat view` prints tomorrow what `leat run` printed today.
+ */
+#ifndef LEAT_REPORT_REPORT_H
+#define LEAT_REPORT_REPORT_H
+
+#include "base/json.h"
+#include "base/str.h"
+#include "diagnose/diagnose.h"
+
+#define SUMMARY_SCHEMA "1.0"
+#define SUMMARY_MOST_BYTES (64u << 20) /* a summary of 1000 ranks has some 2 MB */
+
+/* facts + findings -> the summary. The caller owns *ret_summary. */
+int summary_build(const struct facts *facts, const struct findings *findings, json_t **ret_summary,
+                  struct leat_err *err);
+
+/* Reads and checks a final_summary.json: another tool's file, a cut one or one of another version
+ * gives a sentence. `path` may be the file, or a run's folder. */
+int summary_read(const char *path, json_t **ret_summary, struct leat_err *err);
+
+/* The text report. First screen (24 lines): verdict, why, next; then the sections. */
+void report_text(const json_t *summary, int colour, struct str *out);
+
+/* Two runs, each a folder (or its final_summary.json); per-step samples come from run.db beside it
+ * where it is there. `threshold` is a ratio (0.03). The result is an object with "verdict" (kind,
+ * label, summary) and the rows; compare_text prints it. */
+int compare_runs(const char *before, const char *after, double threshold, json_t **ret_result,
+                 struct leat_err *err);
+void compare_text(const json_t *result, int colour, struct str *out);
+
+#endif

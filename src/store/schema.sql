@@ -1,0 +1,124 @@
+-- schema.sql: the run database, leat's one waist. Everything that observes writes it; everything
+-- that explains reads it, and nothing else. docs/run-db.md explains it with example queries.
+--
+-- Times are nanoseconds from the start of the run (meta.start_ns is CLOCK_MONOTONIC then).
+-- NULL means "not measured"; zero means "measured, and it was zero".
+
+CREATE TABLE meta (              -- facts of the run, one a row; values are text
+    key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
+    value TEXT                   -- start_ns, duration_ns, node, leat, ended, exit_status, signal,
+) WITHOUT ROWID;                 -- oom_kills, cpus, memory_limit_bytes, max_steps, note.*
+
+CREATE TABLE processes (         -- every process of the run's tree that was seen
+    pid          INTEGER PRIMARY KEY,
+    ppid         INTEGER,
+    role         TEXT,           -- main (it trains or iterates), worker (DataLoader), other
+    rank         INTEGER,        -- global rank; 0 for a run without ranks; NULL for role other
+    local_rank   INTEGER,
+    world_size   INTEGER,
+    worker_id    INTEGER,
+    comm         TEXT,
+    command      TEXT,
+    started_ns   INTEGER,
+    ended_ns     INTEGER,        -- NULL: alive when last seen
+    recorded     INTEGER,        -- 1: it spoke to leat, 0: only seen from outside
+    signals      TEXT,           -- what its hooks can see, by comma: fetch,backward,optimizer,sync,h2d,...
+    missing      TEXT,           -- hooks that found no patch point, and why
+    python       TEXT,
+    torch        TEXT,
+    devices      TEXT,           -- UUIDs of the GPUs it used, by comma
+    exception    TEXT,           -- "Type: text (file:line)" when it ended by one
+    lost_records INTEGER,
+    record_cost_ns INTEGER       -- measured cost of one hook with its record
+);
+
+CREATE TABLE steps (             -- one row a step and rank; old ones may be folded (step_folds)
+    id           INTEGER PRIMARY KEY,  -- rank * 2^40 + step
+    end_ns       INTEGER NOT NULL,
+    wall_ns      INTEGER NOT NULL,     -- the sum of the phases that follow
+    input_ns     INTEGER NOT NULL,
+    h2d_ns       INTEGER,
+    forward_ns   INTEGER NOT NULL,
+    backward_ns  INTEGER NOT NULL,
+    optimizer_ns INTEGER NOT NULL,
+    sync_ns      INTEGER,
+    other_ns     INTEGER NOT NULL,
+    samples      INTEGER,              -- NULL when the batch has no countable size
+    micro_steps  INTEGER NOT NULL,     -- batches that arrived in this step
+    records      INTEGER NOT NULL,     -- records it was made of (leat's own cost = records x cost)
+    flags        INTEGER NOT NULL      -- 1 epoch start, 2 compile, 4 checkpoint, 8 evaluation before it,
+                                       -- 16 an exception inside, 32 inference (no optimizer in the run)
+);
+
+CREATE TABLE step_folds (        -- what old rows of steps were folded into: one row an interval
+    rank INTEGER, first_step INTEGER, n INTEGER, end_ns INTEGER, wall_ns INTEGER, input_ns INTEGER,
+    h2d_ns INTEGER, forward_ns INTEGER, backward_ns INTEGER, optimizer_ns INTEGER, sync_ns INTEGER,
+    other_ns INTEGER, samples INTEGER, micro_steps INTEGER, records INTEGER, flags INTEGER,
+    PRIMARY KEY (rank, first_step)
+) WITHOUT ROWID;
+
+CREATE TABLE step_hist (         -- distribution of the folded steps, in bins 2 % wide:
+    rank  INTEGER,               -- bin = floor(ln(ns) / ln(1.02)); 0 also holds 0 and 1 ns
+    phase TEXT,                  -- wall, input, h2d, forward, backward, optimizer, sync, other
+    bin   INTEGER,
+    n     INTEGER,
+    PRIMARY KEY (rank, phase, bin)
+) WITHOUT ROWID;
+
+CREATE TABLE spans (             -- what has a name: checkpoint, compile, eval, epoch_start, user phases,
+    rank     INTEGER,            -- collectives; the longest are kept one by one
+    name     TEXT,
+    step     INTEGER,            -- the step it fell into or preceded
+    start_ns INTEGER,
+    end_ns   INTEGER
+);
+
+CREATE TABLE span_totals (       -- all of them, summed
+    rank INTEGER, name TEXT, n INTEGER, total_ns INTEGER, max_ns INTEGER,
+    other_ns INTEGER,            -- the part that is inside the `other` phase of steps
+    PRIMARY KEY (rank, name)
+) WITHOUT ROWID;
+
+CREATE TABLE loaders (           -- each DataLoader that was iterated
+    pid INTEGER, loader INTEGER, rank INTEGER,
+    use             TEXT,        -- train, eval, or infer
+    dataset         TEXT, dataset_length INTEGER, location TEXT, -- file:line that made it
+    batch_size INTEGER, num_workers INTEGER, prefetch_factor INTEGER, pin_memory INTEGER,
+    persistent_workers INTEGER, iterable INTEGER,
+    iterations INTEGER, batches INTEGER, samples INTEGER,
+    wait_ns         INTEGER,     -- blocked in next() by the training thread, first batches included
+    first_wait_ns   INTEGER,     -- of it: making iterators and waiting for the first batch of each
+    background_ns   INTEGER,     -- spent in next() on other threads
+    PRIMARY KEY (pid, loader)
+) WITHOUT ROWID;
+
+CREATE TABLE workers (           -- each DataLoader worker process
+    pid INTEGER PRIMARY KEY, parent_pid INTEGER, rank INTEGER, worker_id INTEGER,
+    batches INTEGER, samples INTEGER, busy_ns INTEGER, first_ns INTEGER, last_ns INTEGER,
+    max_ns INTEGER               -- the slowest batch
+);
+
+CREATE TABLE proc_samples (      -- each process of the tree, from /proc; counters are totals so far
+    t_ns INTEGER, pid INTEGER, cpu_ns INTEGER, rss_bytes INTEGER, threads INTEGER, fds INTEGER,
+    voluntary INTEGER, involuntary INTEGER, minor_faults INTEGER, major_faults INTEGER,
+    read_bytes INTEGER, write_bytes INTEGER, read_calls INTEGER, shared_bytes INTEGER,
+    fd_limit INTEGER
+);
+CREATE TABLE sys_samples (       -- the machine (or the cgroup's limits); ratios 0..1 since the last row
+    t_ns INTEGER, cpu_ratio REAL, run_cpu_ratio REAL, iowait_ratio REAL, memory_total INTEGER,
+    memory_available INTEGER, swap_in_bytes INTEGER, swap_out_bytes INTEGER, swap_used_bytes INTEGER,
+    cpu_pressure REAL, memory_pressure REAL, io_pressure REAL, shm_total INTEGER, shm_used INTEGER
+);
+CREATE TABLE gpu_samples (       -- GPUs of this run only, from NVML
+    t_ns INTEGER, gpu TEXT, utilization REAL, memory_used INTEGER, memory_total INTEGER,
+    temperature_c INTEGER, temperature_limit_c INTEGER, power_w REAL, power_limit_w REAL,
+    sm_clock_mhz INTEGER, throttle TEXT, pcie_tx_bytes_s INTEGER, pcie_rx_bytes_s INTEGER
+);
+CREATE TABLE memory_samples (    -- torch's allocator, told by the process
+    t_ns INTEGER, rank INTEGER, device INTEGER, step INTEGER, allocated INTEGER, reserved INTEGER
+);
+CREATE TABLE lost (              -- what was not seen, and why
+    what TEXT,                   -- records, ranks, probes, samples
+    n    INTEGER,
+    why  TEXT
+);
