@@ -1,0 +1,44 @@
+/* collector.h: record + observe -> store. One thread, driven by `leat run`'s loop.
+ *
+ *     process A ──memfd──► ring_reader ─┐
+ *     process B ──memfd──► ring_reader ─┼─► fold (records -> steps, one a process) ─► store
+ *     /proc, NVML ─────────────────────┘        samples ───────────────────────────► store
+ *
+ * The collector owns the readers; it keeps the memory of a process after its death until what was
+ * recorded has been taken. It never touches the training: a process that scribbles over its memory
+ * loses its own records and nothing else.
+ */
+#ifndef LEAT_COLLECT_COLLECTOR_H
+#define LEAT_COLLECT_COLLECTOR_H
+
+#include "base/err.h"
+#include "store/store.h"
+
+#include <sys/types.h>
+
+struct collector;
+
+struct collector_options {
+    const char *proc_root; /* "/" in life */
+    uint64_t start_ns;     /* the run's zero */
+    pid_t root_pid;        /* the training command */
+    int64_t max_steps;     /* a rank that has made so many is asked to stop; 0: no limit */
+};
+
+/* The writer stays the caller's. */
+int collector_new(struct store_writer *writer, const struct collector_options *options,
+                  struct collector **ret_collector, struct leat_err *err);
+void collector_free(struct collector *c); /* takes NULL */
+
+/* A process said hello: takes ownership of memfd. `pid` is the kernel's word (SO_PEERCRED). */
+int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *err);
+
+int collector_drain(struct collector *c);  /* every 50 ms: rings -> steps */
+int collector_sample(struct collector *c); /* /proc, NVML; picks its own rate, call it every 50 ms;
+                                              also commits what was drained, about once a second */
+
+/* The training ended: last drain, what is still open is closed, totals, loaders, workers, lost.
+ * Call before the writer is closed. */
+int collector_finish(struct collector *c);
+
+#endif

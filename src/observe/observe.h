@@ -1,0 +1,88 @@
+/* observe.h: what can be seen of a run from outside, without rights.
+ *
+ * Every reader of /proc and /sys takes a root directory ("/" in life, tests/data/root in tests), so
+ * that it is tested anywhere. A file that is missing or unreadable leaves its fields at -1 (or NaN):
+ * absent is never zero. Nothing here writes, blocks or keeps state beyond what the caller holds.
+ */
+#ifndef LEAT_OBSERVE_OBSERVE_H
+#define LEAT_OBSERVE_OBSERVE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- one process (proc_process.c): /proc/PID/{stat,status,statm,io,limits,fd} ------------- */
+
+struct proc_info {
+    int64_t pid, ppid;
+    char comm[32];
+    int64_t start_ticks; /* with the pid, the identity of a process */
+    int64_t cpu_ns;      /* user + system, all threads */
+    int64_t rss_bytes, shared_bytes;
+    int64_t threads, fds, fd_limit;
+    int64_t voluntary, involuntary; /* context switches, all threads */
+    int64_t minor_faults, major_faults;
+    int64_t read_bytes, write_bytes; /* from and to storage */
+    int64_t read_calls;
+};
+/* 0; -ESRCH when the process is gone. */
+int proc_read(const char *root, int64_t pid, struct proc_info *ret_info);
+int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes); /* blanks for NULs */
+/* The value of an environment variable of a process at its start; -ENOENT when it has none. */
+int proc_environ(const char *root, int64_t pid, const char *name, char *ret_text, size_t bytes);
+
+/* `pid` and all its descendants. The array is the caller's to mem_free. Cost: one readdir of /proc
+ * and one stat file a process of the machine. */
+int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_count);
+
+/* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
+
+struct sys_info {                       /* totals since boot; take differences */
+    int64_t busy_ns, iowait_ns, all_ns; /* summed over CPUs */
+    int64_t memory_total, memory_available; /* the smaller of machine and cgroup */
+    int64_t swap_used_bytes, swap_in_bytes, swap_out_bytes;
+    int64_t oom_kills;
+    int64_t cpu_stall_us, memory_stall_us, io_stall_us; /* PSI "some" totals */
+    int64_t shm_total, shm_used;
+};
+int sys_read(const char *root, struct sys_info *ret_info);
+
+/* ---- limits (cgroup.c): cgroup v1 and v2, affinity ---------------------------------------- */
+
+struct cgroup_info {
+    double cpus;            /* what this process may use: affinity and quota; never below 0.01 */
+    int64_t memory_limit_bytes; /* -1: none below the machine's memory */
+    int64_t memory_used_bytes, oom_kills;
+    int version; /* 1, 2, or 0 when none is mounted */
+};
+int cgroup_read(const char *root, struct cgroup_info *ret_info);
+
+/* ---- GPUs (nvml.c): libnvidia-ml.so.1 by dlopen ------------------------------------------- */
+
+struct nvml; /* NULL where there is none */
+struct gpu_info {
+    char uuid[64], name[64];
+    double utilization; /* 0..1; NaN unknown */
+    int64_t memory_used, memory_total;
+    int64_t temperature_c, temperature_limit_c;
+    double power_w, power_limit_w;
+    int64_t sm_clock_mhz;
+    char throttle[64]; /* "" none, or reasons by comma: power_cap, thermal, hw_slowdown ... */
+    int64_t pcie_tx_bytes_s, pcie_rx_bytes_s;
+};
+/* -ENOENT without the library or without a device; the sentence says which. */
+int nvml_open(struct nvml **ret_nvml, struct leat_err *err);
+void nvml_close(struct nvml *nvml); /* takes NULL */
+int nvml_count(struct nvml *nvml);
+int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info);
+/* 1 when one of `pids` has a context on this device. */
+int nvml_uses(struct nvml *nvml, int index, const int64_t *pids, size_t pid_count);
+
+/* ---- BPF (bpf/bpf_try.c) ------------------------------------------------------------------ */
+
+/* Really loads a two-instruction program (and drops it). 0, or the negative errno with a sentence
+ * that says what is missing and how to get it. */
+int bpf_try(struct leat_err *err);
+
+#endif
