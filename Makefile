@@ -1,0 +1,61 @@
+# The front door. Every target does the set-up it needs (packages, .venv, configuration) and nothing
+# when that is already done; the work itself is in tools/, the build proper in meson.build.
+#
+#     make demo PYTHON=python3.12        another interpreter for .venv
+#     make demo TORCH=torch==2.8.0       another PyTorch in .venv
+#     make install PREFIX=$HOME/.local DESTDIR=
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PYTHON TORCH PREFIX DESTDIR
+
+.NOTPARALLEL:
+.PHONY: help build demo test verdicts bench bench-overhead wheel install format lint asan tsan clean
+
+help: ## what there is
+	@echo 'leat finds why a PyTorch training is slow. Targets:'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo 'Start with: make demo'
+
+build: ## build/leat, and .venv with PyTorch in which `import leat` works
+	@tools/build.sh
+
+demo: build ## a slow training: its verdict, the change it names, the comparison
+	@tools/demo.sh
+
+test: ## every test: C, Python, CLI, sanitizers, documents, verdict matrix
+	@tools/test.sh
+
+verdicts: build ## the verdict matrix alone: real trainings, expected verdicts, score
+	@.venv/bin/python tests/e2e/matrix.py
+
+bench: build ## every benchmark
+	@tools/bench.sh all
+
+bench-overhead: build ## what leat adds to a step, beside untraced and a peer
+	@tools/bench.sh overhead
+
+wheel: ## dist/leat-*.whl, and a trial of it in a fresh environment
+	@tools/wheel.sh
+
+install: build ## leat, its man pages and completions below PREFIX (/usr/local)
+	@tools/install.sh
+
+format: ## clang-format and ruff rewrite the sources
+	@tools/lint.sh --fix
+
+lint: ## clang-format, ruff, cppcheck, shellcheck: all at zero
+	@tools/lint.sh
+
+asan: ## the C tests with AddressSanitizer and UBSan
+	@tools/build.sh --tests asan
+
+tsan: ## the C tests with ThreadSanitizer
+	@tools/build.sh --tests tsan
+
+clean: ## removes what was built; .venv stays
+	@rm -rf build build-asan build-tsan dist

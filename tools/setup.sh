@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# setup.sh: what the build needs, on Debian 12 or Ubuntu 24.04, for root or for a user with sudo.
+#
+#     tools/setup.sh build|lint|wheel
+#
+# It asks for the thing itself (a header, a program, a Python module) and not for a package by name,
+# so a machine that has them from elsewhere is left alone. apt-get is called once, for what is
+# missing and nothing else; with nothing missing nothing is called. `.venv` is made from the python3
+# on the PATH; one that no longer runs (its interpreter was removed) is made anew.
+
+source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
+
+PYTHON=${PYTHON:-python3}
+TORCH=${TORCH:-torch==2.13.0}
+purpose=${1:-build}
+
+missing=()
+need() { # need PACKAGE TEST...: the package is missing when the test fails
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+has_library() { has pkg-config && pkg-config --exists "$1"; }
+has_libc() { echo '#include <stdio.h>' | cc -E -xc - >/dev/null 2>&1; }
+
+# The interpreter the extension is compiled for: that of .venv where there is one already.
+interpreter() {
+    if [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null; then
+        echo .venv/bin/python
+    else
+        echo "$PYTHON"
+    fi
+}
+has_headers() {
+    "$(interpreter)" -c 'import os, sysconfig, sys
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))'
+}
+# Debian ships the module venv without what it needs to install pip; python3-venv brings that.
+has_venv() { venv_works || "$PYTHON" -c 'import venv, ensurepip'; }
+venv_works() { .venv/bin/python -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)' && .venv/bin/python -m pip --version; }
+
+look() {
+    missing=()
+    need gcc has cc
+    need libc6-dev has_libc
+    need make has make
+    need meson has meson
+    need ninja-build has ninja
+    need pkg-config has pkg-config
+    need libsqlite3-dev has_library sqlite3
+    need libjansson-dev has_library jansson
+    need libcmocka-dev has_library cmocka
+    need python3 has "$PYTHON"
+    need python3-dev has_headers
+    need python3-venv has_venv
+    if [ "$purpose" = lint ]; then
+        need clang-format has clang-format
+        need cppcheck has cppcheck
+        need shellcheck has shellcheck
+    fi
+    if [ "$purpose" = wheel ]; then
+        need patchelf has patchelf
+    fi
+}
+
+install_packages() {
+    local sudo=()
+    has apt-get || die "this machine lacks: ${missing[*]} (names of Debian packages); there is no apt-get here, so please install them and run the same command again."
+    if [ "$(id -u)" -ne 0 ]; then
+        has sudo || die "this machine lacks: ${missing[*]}. There is no sudo here; please have them installed (as root: apt-get install ${missing[*]}) and run the same command again."
+        # The password, if sudo wants one, is asked for here: a stage has no terminal to ask on.
+        sudo -v || die "sudo was refused, and this machine lacks: ${missing[*]}."
+        sudo=(sudo)
+    fi
+    stage 'package list' "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq ||
+        echo '  (going on with the old list)'
+    stage "packages: ${missing[*]}" "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "${missing[@]}"
+    look
+    [ ${#missing[@]} -eq 0 ] || die "these packages were installed, yet what they bring is still not found: ${missing[*]}. Is $PYTHON another Python than the system's? Then it needs its own headers and venv module."
+}
+
+# Which of the modules .venv lacks, by the names pip knows.
+lacking() {
+    .venv/bin/python - "$@" <<'PYTHON'
+import importlib.metadata as metadata, re, sys
+for wanted in sys.argv[1:]:
+    try:
+        metadata.version(re.split("[=<>!~]", wanted)[0])
+    except metadata.PackageNotFoundError:
+        print(wanted)
+PYTHON
+}
+
+set_up_venv() {
+    if ! venv_works >/dev/null 2>&1; then
+        "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 9))' ||
+            die "$PYTHON is $("$PYTHON" --version 2>&1); leat needs Python 3.9 or later (make PYTHON=...)."
+        rm -rf .venv
+        stage 'Python environment (.venv)' "$PYTHON" -m venv .venv
+    fi
+    local wanted=()
+    mapfile -t wanted < <(lacking "$TORCH" numpy pillow pytest jsonschema ruff setuptools)
+    if [ ${#wanted[@]} -gt 0 ]; then
+        stage "pip: ${wanted[*]}" .venv/bin/python -m pip install --disable-pip-version-check \
+            --no-input "${wanted[@]}" ||
+            die "pip could not install ${wanted[*]}. Another PyTorch can be asked for with make TORCH=torch==VERSION."
+    fi
+}
+
+[ -w . ] || die "the folder $PWD cannot be written by $(id -un)."
+look
+[ ${#missing[@]} -eq 0 ] || install_packages
+[ "$purpose" = wheel ] || set_up_venv
