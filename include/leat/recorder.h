@@ -70,7 +70,7 @@ enum leat_record_kind {
 #define X(name, text) LEAT_REC_##name,
     LEAT_RECORD_KINDS(X)
 #undef X
-    LEAT_REC_KINDS
+        LEAT_REC_KINDS
 };
 
 enum leat_record_flag {

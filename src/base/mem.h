@@ -12,8 +12,8 @@
 void *mem_alloc(size_t bytes);                    /* zeroed; NULL when out of memory */
 void *mem_alloc_array(size_t count, size_t size); /* zeroed; NULL also when the product overflows */
 void *mem_resize(void *p, size_t count, size_t size); /* new bytes are not zeroed */
-char *mem_strdup(const char *text);               /* NULL in, NULL out */
-void mem_free(void *p);                           /* takes NULL */
+char *mem_strdup(const char *text);                   /* NULL in, NULL out */
+void mem_free(void *p);                               /* takes NULL */
 
 /* Makes sure that *items holds at least `need` elements of `size` bytes; grows by half. Returns 0
  * or -ENOMEM, in which case nothing changed. `items` is the address of a pointer variable. */

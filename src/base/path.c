@@ -41,8 +41,8 @@ int path_make_dirs(const char *path, struct leat_err *err)
         copy[i] = 0;
         struct stat st;
         if (mkdir(copy, 0700) < 0 && errno != EEXIST && !(stat(copy, &st) == 0))
-            result = err_set(err, -errno, "The folder %s cannot be made: %s.", copy,
-                             err_text(errno));
+            result =
+                err_set(err, -errno, "The folder %s cannot be made: %s.", copy, err_text(errno));
         else if (!end && (stat(copy, &st) < 0 || !S_ISDIR(st.st_mode)))
             result = err_set(err, -ENOTDIR, "%s is not a folder.", copy);
         copy[i] = end;

@@ -21,12 +21,11 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct command command_run, command_view, command_compare, command_check,
-    command_help;
+extern const struct command command_run, command_view, command_compare, command_check, command_help;
 
-const struct command *command_find(const char *name); /* exact match; NULL otherwise */
+const struct command *command_find(const char *name);    /* exact match; NULL otherwise */
 const struct command *command_suggest(const char *typo); /* nearest by edit distance, or NULL */
-extern const struct command *const commands[];            /* ended by NULL */
+extern const struct command *const commands[];           /* ended by NULL */
 
 /* Prints "leat NAME: <sentence>" and the way to the help; returns EXIT_USAGE. */
 int cli_usage(const struct command *command, const char *fmt, ...)

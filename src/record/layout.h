@@ -73,7 +73,7 @@ struct rec_ring {
     _Atomic uint64_t lost; /* producer */
     int32_t tid;           /* set once */
     uint32_t reserved;
-    char pad[40]; /* keeps the reader's line apart from the producer's */
+    char pad[40];          /* keeps the reader's line apart from the producer's */
     _Atomic uint64_t tail; /* leat */
     char pad2[56];
     struct rec records[REC_RING_RECORDS];

@@ -327,11 +327,11 @@ void leat_recorder_fact(const char *key, const char *value)
         char *place;
         size_t bytes;
     } places[] = {
-        {"python", a->header.python, sizeof a->header.python},
-        {"torch", a->header.torch, sizeof a->header.torch},
+        {"python",    a->header.python,    sizeof a->header.python   },
+        {"torch",     a->header.torch,     sizeof a->header.torch    },
         {"exception", a->header.exception, sizeof a->header.exception},
-        {"missing", a->header.missing, sizeof a->header.missing},
-        {"devices", a->header.devices, sizeof a->header.devices},
+        {"missing",   a->header.missing,   sizeof a->header.missing  },
+        {"devices",   a->header.devices,   sizeof a->header.devices  },
     };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (strcmp(key, places[i].key) == 0)

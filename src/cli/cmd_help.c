@@ -1,0 +1,47 @@
+/* cmd_help.c: `leat help [COMMAND]`, and what `leat` alone prints. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int run(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
+        const struct command *command = command_find(argv[1]);
+        if (command) {
+            fputs(command->usage, stdout);
+            return EXIT_OK;
+        }
+        const struct command *near = command_suggest(argv[1]);
+        if (near)
+            return cli_usage(&command_help, "There is no command \"%s\". Did you mean \"%s\"?",
+                             argv[1], near->name);
+        return cli_usage(&command_help, "There is no command \"%s\".", argv[1]);
+    }
+    puts("leat finds why a PyTorch training run starves its GPU, and what to change.\n"
+         "\n"
+         "  leat run train.py         run it as always; read where its time goes\n"
+         "  leat compare before after prove that a change helped\n"
+         "\n"
+         "Commands:");
+    for (size_t i = 0; commands[i]; i++)
+        printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
+    puts("\n"
+         "  leat COMMAND --help       options and examples\n"
+         "  leat --version            the version\n"
+         "\n"
+         "Start with: leat run train.py");
+    return EXIT_OK;
+}
+
+const struct command command_help = {
+    .name = "help",
+    .summary = "this overview, or the help of one command",
+    .usage = "usage: leat help [COMMAND]\n"
+             "\n"
+             "Prints the overview, or what a command does, its options and worked examples.\n"
+             "\n"
+             "  leat help\n"
+             "  leat help compare\n",
+    .run = run,
+};

@@ -1,0 +1,413 @@
+/* cmd_run.c: `leat run`: the whole spine in one place.
+ *
+ *     options ─► run folder ─► run.db (writer) ─► collector ─► the training (run_process)
+ *                                                    ... it ends ...
+ *     collector_finish ─► facts ─► findings ─► final_summary.json, .txt ─► stderr ─► its exit
+ * status
+ *
+ * Nothing here may cost the user their training: whatever of leat fails (no folder, no database, no
+ * Python part) is told at the end in a sentence, and the training still runs.
+ */
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/path.h"
+#include "cli/python_home.h"
+#include "cli/run_folder.h"
+#include "cli/run_process.h"
+#include "collect/collector.h"
+#include "report/report.h"
+#include "store/store.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct options {
+    const char *run_name, *logs_dir;
+    int64_t max_steps; /* 0: all */
+    int json, quiet;
+    char **command; /* into main's argv, ended by NULL */
+};
+
+struct session {
+    struct options options;
+    char **argv; /* what is run; owned array, borrowed strings but for argv[0] of a script */
+    char *python, *inject_dir;
+    struct run_folder folder;
+    struct store_writer *writer; /* NULL: nothing can be stored */
+    struct collector *collector; /* NULL: nothing is recorded */
+    uint64_t start_ns;
+    char notes[8][512]; /* sentences for the end */
+    int note_count;
+};
+
+static void note(struct session *s, const char *text)
+{
+    if (*text && s->note_count < 8)
+        snprintf(s->notes[s->note_count++], sizeof s->notes[0], "%s", text);
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static const char *option_value(const char *name, int argc, char **argv, int *i)
+{
+    size_t length = strlen(name);
+    if (strncmp(argv[*i], name, length) != 0)
+        return NULL;
+    if (argv[*i][length] == '=')
+        return argv[*i] + length + 1;
+    if (argv[*i][length] == 0 && *i + 1 < argc)
+        return argv[++*i];
+    return NULL;
+}
+
+/* Our options end at the first word that is not one: all after it belongs to the training. */
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        const char *value;
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(command_run.usage, stdout);
+            return -1;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            o->json = 1;
+        } else if (strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "-q") == 0) {
+            o->quiet = 1;
+        } else if ((value = option_value("--run-name", argc, argv, &i))) {
+            o->run_name = value;
+        } else if ((value = option_value("--logs-dir", argc, argv, &i))) {
+            o->logs_dir = value;
+        } else if ((value = option_value("--max-steps", argc, argv, &i))) {
+            uint64_t steps;
+            if (num_parse_u64(value, &steps) < 0 || steps == 0 || steps > INT64_MAX)
+                return cli_usage(&command_run,
+                                 "--max-steps takes a whole number above 0, not "
+                                 "\"%s\".",
+                                 value);
+            o->max_steps = (int64_t)steps;
+        } else if (strcmp(argv[i], "--run-name") == 0 || strcmp(argv[i], "--logs-dir") == 0 ||
+                   strcmp(argv[i], "--max-steps") == 0) {
+            return cli_usage(&command_run, "%s needs a value.", argv[i]);
+        } else {
+            return cli_usage(&command_run,
+                             "There is no option %s. Options of the training come after its name.",
+                             argv[i]);
+        }
+    }
+    if (i >= argc)
+        return cli_usage(&command_run, "What should be run? Give a script or a command.");
+    o->command = argv + i;
+    return EXIT_OK;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* "train.py ..." becomes "python3 train.py ..."; anything else is run as it stands. */
+static int plan_command(struct session *s, struct leat_err *err)
+{
+    char **command = s->options.command;
+    size_t count = 0;
+    while (command[count])
+        count++;
+    s->argv = mem_alloc_array(count + 2, sizeof *s->argv);
+    if (!s->argv)
+        return err_set(err, -ENOMEM, "Out of memory.");
+    int script = ends_with(command[0], ".py");
+    if (script) {
+        if (access(command[0], R_OK) < 0)
+            return err_set(err, -errno, "%s cannot be read: %s.", command[0], err_text(errno));
+        int result = python_find(&s->python);
+        if (result < 0)
+            return err_set(err, result,
+                           "No python3 was found on PATH to run %s. Activate its environment, or "
+                           "name the interpreter: leat run -- /path/to/python %s.",
+                           command[0], command[0]);
+        s->argv[0] = s->python;
+    }
+    memcpy(s->argv + script, command, count * sizeof *command);
+    return 0;
+}
+
+/* ---- while the training runs ----------------------------------------------------------------- */
+
+static int on_started(void *context, pid_t pid)
+{
+    struct session *s = context;
+    struct leat_err err = {""};
+    if (!s->writer)
+        return 0;
+    struct collector_options options = {.proc_root = "/",
+                                        .start_ns = s->start_ns,
+                                        .root_pid = pid,
+                                        .max_steps = s->options.max_steps};
+    int result = collector_new(s->writer, &options, &s->collector, &err);
+    if (result < 0)
+        note(s, err.text);
+    return result;
+}
+
+static void on_hello(void *context, int memfd, pid_t pid)
+{
+    struct session *s = context;
+    struct leat_err err = {""};
+    if (!s->collector)
+        close(memfd);
+    else if (collector_adopt(s->collector, memfd, pid, &err) < 0)
+        note(s, err.text);
+}
+
+static void on_tick(void *context)
+{
+    struct session *s = context;
+    if (s->collector) {
+        collector_drain(s->collector);
+        collector_sample(s->collector);
+    }
+}
+
+/* ---- what is stored of the run itself ---------------------------------------------------------
+ */
+
+static void store_beginning(struct session *s)
+{
+    char host[256] = "", when[32];
+    gethostname(host, sizeof host - 1);
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_t *words = json_array();
+    for (size_t i = 0; s->options.command[i]; i++)
+        json_array_append_new(words, json_text_or_null(s->options.command[i]));
+    char *command = json_dumps(words, JSON_COMPACT);
+    json_decref(words);
+    store_set_meta(s->writer, "run_name", s->folder.name);
+    store_set_meta(s->writer, "command", command ? command : "[]");
+    store_set_meta(s->writer, "started_at", when);
+    store_set_meta(s->writer, "node", host);
+    store_set_meta(s->writer, "leat", LEAT_VERSION);
+    store_set_metaf(s->writer, "start_ns", "%llu", (unsigned long long)s->start_ns);
+    if (s->options.max_steps)
+        store_set_metaf(s->writer, "max_steps", "%lld", (long long)s->options.max_steps);
+    store_flush(s->writer);
+    free(command); /* jansson's */
+}
+
+/* Python turns Ctrl-C into KeyboardInterrupt and then dies by SIGINT; a shell around it says 130;
+ * launchers such as torchrun just fail. */
+static const char *how_it_ended(const struct run_process_end *end)
+{
+    if (end->signal == SIGINT || end->exit_status == 128 + SIGINT ||
+        (end->interrupted && end->exit_status != 0))
+        return "interrupted";
+    if (end->signal > 0 || end->exit_status == 128 + SIGKILL || end->exit_status == 128 + SIGTERM)
+        return "killed";
+    return end->exit_status == 0 ? "completed" : "failed";
+}
+
+static void store_end(struct session *s, const struct run_process_end *end)
+{
+    store_set_metaf(s->writer, "duration_ns", "%llu",
+                    (unsigned long long)(clock_now_ns() - s->start_ns));
+    store_set_meta(s->writer, "ended", how_it_ended(end));
+    if (end->exit_status >= 0)
+        store_set_metaf(s->writer, "exit_status", "%d", end->exit_status);
+    if (end->signal > 0)
+        store_set_metaf(s->writer, "signal", "%d", end->signal);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static int make_summary(struct session *s, json_t **ret_summary, struct leat_err *err)
+{
+    struct store_reader *reader = NULL;
+    struct facts *facts = NULL;
+    struct findings findings = {0};
+    int result = store_reader_of_writer(s->writer, &reader, err);
+    if (result == 0)
+        result = facts_load(reader, &facts, err);
+    if (result == 0)
+        result = diagnose(facts, &findings, err);
+    if (result == 0)
+        result = summary_build(facts, &findings, ret_summary, err);
+    findings_done(&findings);
+    facts_free(facts);
+    store_reader_close(reader);
+    return result;
+}
+
+/* Writes both forms beside run.db; where that folder is full, the text on stderr is what remains.
+ */
+static void write_summary(struct session *s, const char *database, const json_t *summary,
+                          const char *text)
+{
+    struct leat_err err = {""};
+    char *folder = mem_strdup(database ? database : s->folder.path);
+    if (folder && database)
+        *strrchr(folder, '/') = 0;
+    char *json_path = path_join(folder ? folder : ".", "final_summary.json", NULL);
+    char *text_path = path_join(folder ? folder : ".", "final_summary.txt", NULL);
+    if (json_path && json_write_file(json_path, summary, &err) < 0)
+        note(s, err.text);
+    if (text_path && path_write_file(text_path, text, strlen(text), &err) < 0)
+        note(s, err.text);
+    mem_free(json_path);
+    mem_free(text_path);
+    mem_free(folder);
+}
+
+static void tell(const struct session *s, const json_t *summary)
+{
+    if (summary && s->options.json) {
+        char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+        fprintf(stderr, "%s\n", text ? text : "{}");
+        free(text); /* jansson's */
+    } else if (summary && !s->options.quiet) {
+        struct str text = {0};
+        report_text(summary, cli_colour(STDERR_FILENO), &text);
+        fprintf(stderr, "\n%s", str_text(&text));
+        str_done(&text);
+    }
+    for (int i = 0; i < s->note_count; i++)
+        fprintf(stderr, "leat: %s\n", s->notes[i]);
+}
+
+static void finish(struct session *s, const struct run_process_end *end)
+{
+    json_t *summary = NULL;
+    struct leat_err err = {""};
+    if (s->writer) {
+        if (s->collector)
+            collector_finish(s->collector);
+        store_end(s, end);
+        store_flush(s->writer);
+        if (make_summary(s, &summary, &err) < 0)
+            note(s, err.text);
+        char *database = NULL;
+        err.text[0] = 0;
+        store_writer_close(s->writer, &database, &err);
+        s->writer = NULL;
+        note(s, err.text);
+        if (summary) {
+            struct str text = {0};
+            report_text(summary, 0, &text);
+            write_summary(s, database, summary, str_text(&text));
+            str_done(&text);
+        }
+        mem_free(database);
+    }
+    tell(s, summary);
+    json_decref(summary);
+}
+
+/* Opens everything leat needs; what fails is noted, and the training runs without it. */
+static void prepare(struct session *s)
+{
+    struct leat_err err = {""};
+    char *package = NULL;
+    if (python_home_find(&package, &err) < 0)
+        note(s, err.text);
+    else if (!(s->inject_dir = path_join(package, "_inject", NULL)))
+        note(s, "Out of memory: nothing was recorded.");
+    mem_free(package);
+    char *database = path_join(s->folder.path, "run.db", NULL);
+    if (!database || store_writer_open(database, &s->writer, &err) < 0)
+        note(s, err.text);
+    mem_free(database);
+    s->start_ns = clock_now_ns();
+    if (s->writer)
+        store_beginning(s);
+}
+
+static void session_done(struct session *s)
+{
+    collector_free(s->collector);
+    run_folder_done(&s->folder);
+    mem_free(s->argv);
+    mem_free(s->python);
+    mem_free(s->inject_dir);
+}
+
+static int run(int argc, char **argv)
+{
+    struct session s = {.options = {.logs_dir = "logs"}};
+    struct leat_err err = {""};
+    int usage = parse_options(argc, argv, &s.options);
+    if (usage)
+        return usage < 0 ? EXIT_OK : usage;
+    if (plan_command(&s, &err) < 0) {
+        session_done(&s);
+        return cli_fail("%s", err.text);
+    }
+    if (run_folder_make(s.options.logs_dir, s.options.run_name, s.options.command[0], &s.folder,
+                        &err) < 0) {
+        session_done(&s);
+        cli_fail("%s", err.text);
+        return EXIT_USAGE;
+    }
+    note(&s, s.folder.note);
+    prepare(&s);
+    struct run_process_events events = {&s, on_started, on_hello, on_tick};
+    struct run_process_end end;
+    err.text[0] = 0;
+    int result = run_process(s.argv, s.inject_dir, &events, &end, &err);
+    if (result < 0) {
+        store_writer_close(s.writer, NULL, NULL);
+        rmdir(s.folder.path);
+        session_done(&s);
+        cli_fail("%s", err.text);
+        return result == -ENOENT ? 127 : 126; /* as shells say it */
+    }
+    note(&s, err.text);
+    finish(&s, &end);
+    session_done(&s);
+    run_process_exit_like(&end);
+}
+
+const struct command command_run = {
+    .name = "run",
+    .summary = "run a training and say what each step's time goes to",
+    .usage = "usage: leat run [OPTIONS] SCRIPT.py [ARGS...]\n"
+             "       leat run [OPTIONS] [--] COMMAND [ARGS...]\n"
+             "\n"
+             "Runs the training exactly as without leat: same input and output, same signals,\n"
+             "same exit status. It needs no change to the code and no root. When the training\n"
+             "ends, however it ends, leat says on stderr where each step's time went and what\n"
+             "to change, and keeps it in logs/RUN/ (final_summary.json, .txt and run.db).\n"
+             "\n"
+             "  --run-name NAME   name of the run (default: the script's name and the time);\n"
+             "                    a name that exists is never overwritten\n"
+             "  --logs-dir DIR    where the run's folder goes (default: logs)\n"
+             "  --max-steps N     record the first N steps only; the training goes on\n"
+             "  --json            print the summary as JSON instead of text\n"
+             "  -q, --quiet       print nothing; only write the files\n"
+             "\n"
+             "A word that ends in .py is run by the python3 of your environment; anything\n"
+             "else is run as it stands.\n"
+             "\n"
+             "Examples:\n"
+             "  leat run train.py --epochs 3\n"
+             "  leat run --run-name before torchrun --nproc-per-node 2 train.py\n"
+             "  leat run -- python -m mypackage.train\n"
+             "  leat run bash launch.sh\n"
+             "\n"
+             "Exit status: the training's own; 2 for a usage error, 126 or 127 when the\n"
+             "command cannot be run.\n"
+             "\n"
+             "Then: leat view, leat compare\n",
+    .run = run,
+};

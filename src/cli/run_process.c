@@ -1,0 +1,298 @@
+/* run_process.c: see run_process.h. One thread, one poll loop. */
+#include "cli/run_process.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "cli/run_folder.h"
+#include "record/layout.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 50,      /* a ring holds 16384 records: room for 320 000 a second and thread */
+    MOST_GREETERS = 64 /* connections accepted whose hello has not come yet */
+};
+
+/* Signals that a user may mean for the training. */
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+
+struct loop {
+    const struct run_process_events *events;
+    struct run_process_end end;
+    pid_t child;
+    sigset_t old_mask;
+    int listener, signals, timer;
+    int greeters[MOST_GREETERS];
+    int greeter_count;
+    char folder[96], socket_path[108];
+};
+
+/* ---- the socket ----------------------------------------------------------------------------- */
+
+/* A private folder (0700) keeps other users away from the socket on every kernel. Paths of Unix
+ * sockets are short, so a long TMPDIR falls back to /tmp. */
+static int open_listener(struct loop *loop, struct leat_err *err)
+{
+    const char *parents[] = {run_folder_temporary(), "/tmp", "/dev/shm"};
+    int made = 0;
+    for (size_t i = 0; i < sizeof parents / sizeof *parents && !made; i++) {
+        if (strlen(parents[i]) > 60)
+            continue;
+        snprintf(loop->folder, sizeof loop->folder, "%s/leat-XXXXXX", parents[i]);
+        made = mkdtemp(loop->folder) != NULL;
+    }
+    if (!made) {
+        loop->folder[0] = 0;
+        return err_set(err, -errno,
+                       "No folder for leat's socket could be made (%s): nothing was recorded. "
+                       "Set TMPDIR to a folder that can be written.",
+                       err_text(errno));
+    }
+    snprintf(loop->socket_path, sizeof loop->socket_path, "%s/socket", loop->folder);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, loop->socket_path, sizeof address.sun_path);
+    loop->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (loop->listener < 0 ||
+        bind(loop->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
+        chmod(loop->socket_path, 0600) < 0 || listen(loop->listener, 4096) < 0)
+        return err_set(err, -errno, "leat's socket %s cannot be opened: %s. Nothing was recorded.",
+                       loop->socket_path, err_text(errno));
+    return 0;
+}
+
+static void close_listener(struct loop *loop)
+{
+    if (loop->listener >= 0)
+        close(loop->listener);
+    loop->listener = -1;
+    while (loop->greeter_count > 0)
+        close(loop->greeters[--loop->greeter_count]);
+    if (loop->folder[0]) {
+        unlink(loop->socket_path);
+        rmdir(loop->folder);
+    }
+}
+
+/* Reads one hello. Returns 0 when the connection is done with (well or badly), 1 to wait on. */
+static int hear_hello(struct loop *loop, int fd)
+{
+    struct rec_hello hello = {0};
+    struct iovec part = {&hello, sizeof hello};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    struct cmsghdr *c = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+        c->cmsg_len != CMSG_LEN(sizeof(int)))
+        return 0;
+    int memfd;
+    memcpy(&memfd, CMSG_DATA(c), sizeof memfd);
+    struct ucred who;
+    socklen_t bytes = sizeof who;
+    if (got == sizeof hello && hello.magic == REC_MAGIC &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0)
+        loop->events->hello(loop->events->context, memfd, who.pid);
+    else
+        close(memfd);
+    return 0;
+}
+
+static void hear_greeters(struct loop *loop)
+{
+    for (;;) {
+        for (int i = 0; i < loop->greeter_count;) {
+            if (hear_hello(loop, loop->greeters[i])) {
+                i++;
+            } else {
+                close(loop->greeters[i]);
+                loop->greeters[i] = loop->greeters[--loop->greeter_count];
+            }
+        }
+        if (loop->greeter_count == MOST_GREETERS) /* silent ones make room for new ones */
+            close(loop->greeters[--loop->greeter_count]);
+        int fd = loop->listener >= 0 ? accept4(loop->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (fd < 0)
+            return;
+        loop->greeters[loop->greeter_count++] = fd;
+    }
+}
+
+/* ---- signals and the child ------------------------------------------------------------------ */
+
+static void block_signals(struct loop *loop)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaddset(&set, passed_on[i]);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGPIPE); /* blocked, not ignored: the child must not inherit an ignore */
+    sigaddset(&set, SIGXFSZ); /* a file limit is an error code to us, not a death */
+    sigprocmask(SIG_BLOCK, &set, &loop->old_mask);
+    sigdelset(&set, SIGPIPE);
+    sigdelset(&set, SIGXFSZ);
+    loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void hear_signals(struct loop *loop)
+{
+    struct signalfd_siginfo info;
+    while (read(loop->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD)
+            continue; /* reap() looks */
+        if (number == SIGINT)
+            loop->end.interrupted = 1;
+        int from_terminal = info.ssi_code == SI_KERNEL;
+        int from_our_group =
+            info.ssi_pid > 0 && getpgid((pid_t)info.ssi_pid) == getpgrp() && number != SIGALRM;
+        if (!from_terminal && !from_our_group && loop->child > 0)
+            kill(loop->child, number);
+    }
+}
+
+/* 1 when the training has ended. */
+static int reap(struct loop *loop)
+{
+    int status;
+    if (waitpid(loop->child, &status, WNOHANG) != loop->child)
+        return 0;
+    loop->end.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    loop->end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+    return 1;
+}
+
+/* PYTHONPATH=inject:old. An empty part would mean the current folder, so none is made. */
+static void set_environment(const struct loop *loop, const char *inject_dir)
+{
+    if (!loop->socket_path[0] || loop->listener < 0 || !inject_dir)
+        return;
+    const char *old = getenv("PYTHONPATH");
+    struct str path = {0};
+    str_addf(&path, "%s%s%s", inject_dir, old && *old ? ":" : "", old ? old : "");
+    if (!path.failed) {
+        setenv("PYTHONPATH", path.text, 1);
+        setenv("LEAT_SOCKET", loop->socket_path, 1);
+    }
+    str_done(&path);
+}
+
+/* The pipe closes by itself when exec works; otherwise it brings the errno. */
+static int start_child(struct loop *loop, char **argv, const char *inject_dir, struct leat_err *err)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return err_set(err, -errno, "No process can be started: %s.", err_text(errno));
+    pid_t pid = fork();
+    if (pid == 0) {
+        set_environment(loop, inject_dir);
+        sigprocmask(SIG_SETMASK, &loop->old_mask, NULL);
+        execvp(argv[0], argv);
+        int code = errno;
+        ssize_t told = write(report[1], &code, sizeof code);
+        _exit(told == sizeof code ? 127 : 126);
+    }
+    int code = pid < 0 ? errno : 0;
+    close(report[1]);
+    if (pid > 0 && read(report[0], &code, sizeof code) != sizeof code)
+        code = 0;
+    close(report[0]);
+    if (code) {
+        if (pid > 0)
+            waitpid(pid, NULL, 0);
+        return err_set(err, -code, "%s cannot be run: %s.", argv[0], err_text(code));
+    }
+    loop->child = pid;
+    return 0;
+}
+
+static void run_loop(struct loop *loop)
+{
+    struct itimerspec period = {
+        {0, TICK_MS * (long)NS_PER_MS},
+        {0, TICK_MS * (long)NS_PER_MS}
+    };
+    loop->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    timerfd_settime(loop->timer, 0, &period, NULL);
+    int ended = 0;
+    while (!ended) {
+        struct pollfd watch[3] = {
+            {loop->signals,  POLLIN, 0},
+            {loop->timer,    POLLIN, 0},
+            {loop->listener, POLLIN, 0}
+        };
+        poll(watch, 3, TICK_MS);
+        uint64_t ticks;
+        int ticked = read(loop->timer, &ticks, sizeof ticks) == (ssize_t)sizeof ticks;
+        hear_signals(loop);
+        ended = reap(loop);
+        hear_greeters(loop); /* after reap: a child that said hello and died is still heard */
+        if (ticked && !ended)
+            loop->events->tick(loop->events->context);
+    }
+}
+
+int run_process(char **argv, const char *inject_dir, const struct run_process_events *events,
+                struct run_process_end *ret_end, struct leat_err *err)
+{
+    struct loop loop = {
+        .events = events,
+        .end = {.exit_status = -1, .signal = -1},
+        .listener = -1,
+        .signals = -1,
+        .timer = -1
+    };
+    if (open_listener(&loop, err) < 0)
+        close_listener(&loop);
+    block_signals(&loop);
+    int result = start_child(&loop, argv, inject_dir, err);
+    if (result == 0) {
+        events->started(events->context, loop.child);
+        run_loop(&loop);
+        *ret_end = loop.end;
+    }
+    close_listener(&loop);
+    if (loop.timer >= 0)
+        close(loop.timer);
+    close(loop.signals);
+    return result;
+}
+
+void run_process_exit_like(const struct run_process_end *end)
+{
+    fflush(NULL);
+    if (end->signal > 0) {
+        struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none); /* the training's core is its own; ours helps nobody */
+        signal(end->signal, SIG_DFL);
+        sigset_t all;
+        sigfillset(&all);
+        sigprocmask(SIG_UNBLOCK, &all, NULL);
+        raise(end->signal);
+        _exit(128 + end->signal); /* a signal that is ignored by default */
+    }
+    _exit(end->exit_status);
+}

@@ -1,0 +1,44 @@
+/* run_process.h: runs the training and listens to it, without standing in its way.
+ *
+ *     leat ──fork──► the command, with LEAT_SOCKET and PYTHONPATH in its environment
+ *       ▲  socket (hello + memfd)  ◄── each Python process of the run, at its start
+ *       ▲  timer, every 50 ms      ──► on_tick: drain rings, sample /proc
+ *       ▲  signals                 ──► passed on when they were meant for the training
+ *
+ * The child shares leat's terminal, process group, stdin, stdout and stderr. Signals:
+ *   - what the terminal sends (Ctrl-C, Ctrl-\) reaches the whole group anyway: leat waits;
+ *   - what somebody sends to leat alone is passed on;
+ *   - what somebody of leat's own process group sends to the group (timeout(1)) has reached the
+ *     child as well: it is not sent twice.
+ */
+#ifndef LEAT_CLI_RUN_PROCESS_H
+#define LEAT_CLI_RUN_PROCESS_H
+
+#include "base/err.h"
+
+#include <sys/types.h>
+
+struct run_process_events {
+    void *context;
+    int (*started)(void *context, pid_t pid); /* negative: only noted, the training goes on */
+    void (*hello)(void *context, int memfd, pid_t pid); /* takes the descriptor */
+    void (*tick)(void *context);
+};
+
+struct run_process_end {
+    int exit_status; /* -1 when it was killed */
+    int signal;      /* -1 when it exited */
+    int interrupted; /* SIGINT came by while it ran */
+};
+
+/* `inject_dir` goes to the front of PYTHONPATH; NULL leaves the environment alone. Returns 0 with
+ * *ret_end when the command ran, or a negative errno with a sentence when it could not be started.
+ * A socket that cannot be made costs the recording, not the run: the sentence is then in `err` and
+ * the result still 0. */
+int run_process(char **argv, const char *inject_dir, const struct run_process_events *events,
+                struct run_process_end *ret_end, struct leat_err *err);
+
+/* Ends leat as its child ended: same exit status, or death by the same signal. Does not return. */
+void run_process_exit_like(const struct run_process_end *end) __attribute__((noreturn));
+
+#endif

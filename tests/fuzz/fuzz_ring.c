@@ -1,0 +1,66 @@
+/* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables and the heads
+ * of the rings (the first bytes of each region), as a broken process might scribble; then all that
+ * leat ever does with a ring is done. */
+#include "record/ring_reader.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
+{
+    struct {
+        void *place;
+        size_t bytes;
+    } regions[] = {
+        {&area->header,               sizeof area->header          },
+        {area->names,                 256                          },
+        {area->loaders,               REC_LOADER_BYTES             },
+        {&area->rings[0],             128 + 64 * sizeof(struct rec)},
+        {&area->rings[REC_RINGS - 1], 128 + 8 * sizeof(struct rec) },
+    };
+    for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
+        size_t n = size < regions[i].bytes ? size : regions[i].bytes;
+        memcpy(regions[i].place, data, n);
+        data += n;
+        size -= n;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || ftruncate(fd, sizeof(struct rec_area)) < 0)
+        return 0;
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    struct rec_area *area = mmap(NULL, sizeof *area, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (area != MAP_FAILED) {
+        scribble(area, data, size);
+        struct ring_reader reader;
+        if (ring_reader_open(&reader, fd, NULL) == 0) {
+            struct rec_header header;
+            char name[REC_NAME_BYTES];
+            struct leat_loader_info info;
+            struct ring_record records[64];
+            ring_reader_header(&reader, &header);
+            for (uint32_t id = 0; id < REC_NAMES + 2; id++)
+                ring_reader_name(&reader, id, name);
+            for (uint32_t id = 0; id < REC_LOADERS + 2; id++)
+                ring_reader_loader(&reader, id, &info);
+            /* A ring never gives more than its length, whatever its head says. */
+            int total = 0, n;
+            while ((n = ring_reader_take(&reader, records, 64)) > 0)
+                total += n;
+            if (total > REC_RINGS * REC_RING_RECORDS)
+                __builtin_trap();
+            ring_reader_lost(&reader);
+            ring_reader_close(&reader);
+        }
+        munmap(area, sizeof *area);
+    }
+    close(fd);
+    return 0;
+}

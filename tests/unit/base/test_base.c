@@ -1,0 +1,182 @@
+/* test_base.c: errors, memory, strings, numbers, files and statistics. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/path.h"
+#include "base/stats.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void errors_have_words(void **state)
+{
+    assert_string_equal(err_text(-LEAT_E_CORRUPT), "the data is damaged");
+    assert_string_equal(err_text(LEAT_E_CORRUPT), "the data is damaged");
+    assert_string_equal(err_text(-ENOENT), strerror(ENOENT));
+    struct leat_err err = {""};
+    assert_int_equal(err_set(&err, -EIO, "%s is gone", "x"), -EIO);
+    assert_string_equal(err.text, "x is gone");
+    assert_int_equal(err_set(NULL, -EIO, "nobody listens"), -EIO);
+}
+
+static void numbers_are_whole_or_nothing(void **state)
+{
+    uint64_t u = 7;
+    int64_t i = 7;
+    double d = 7;
+    const char *bad[] = {"", " 1", "1 ", "-", "x", "1x", "+1", "18446744073709551616"};
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+        assert_true(num_parse_u64(bad[k], &u) < 0 && u == 7);
+    assert_int_equal(num_parse_u64("18446744073709551615", &u), 0);
+    assert_true(u == UINT64_MAX);
+    assert_int_equal(num_parse_i64("-9223372036854775808", &i), 0);
+    assert_true(i == INT64_MIN);
+    assert_int_equal(num_parse_i64("9223372036854775808", &i), -ERANGE);
+    assert_int_equal(num_parse_i64("-", &i), -EINVAL);
+    assert_int_equal(num_parse_f64("inf", &d), -ERANGE);
+    assert_int_equal(num_parse_f64("0.03", &d), 0);
+    assert_true(d == 0.03);
+}
+
+static void strings_grow_and_remember_failure(void **state)
+{
+    struct str s = {0};
+    for (int k = 0; k < 1000; k++)
+        str_addf(&s, "%d,", k);
+    assert_int_equal(s.failed, 0);
+    assert_int_equal(s.length, 3890);
+    mem_fail_at(1);
+    struct str t = {0};
+    str_add(&t, "gone");
+    mem_fail_at(0);
+    str_add(&t, "also gone");
+    assert_int_equal(t.failed, 1);
+    assert_string_equal(str_text(&t), "");
+    str_done(&s);
+    str_done(&t);
+}
+
+static void quantiles_match_their_definition(void **state)
+{
+    double v[] = {4, 1, 3, 2};
+    assert_true(stats_quantile(v, 4, 0.5) == 2.5);
+    assert_true(stats_quantile(v, 4, 0) == 1);
+    assert_true(stats_quantile(v, 4, 1) == 4);
+    assert_true(isnan(stats_quantile(v, 0, 0.5)));
+    double many[10007];
+    for (int k = 0; k < 10007; k++)
+        many[k] = (double)((k * 7919) % 10007);
+    assert_true(stats_quantile(many, 10007, 0.99) == 0.99 * 10006);
+    double same[1000];
+    for (int k = 0; k < 1000; k++)
+        same[k] = 5;
+    assert_true(stats_quantile(same, 1000, 0.9) == 5);
+}
+
+static void slope_is_robust(void **state)
+{
+    double x[101], y[101];
+    for (int k = 0; k < 101; k++) {
+        x[k] = k;
+        y[k] = 3 * k + (k % 10 == 0 ? 500 : 0);
+    }
+    struct stats_slope slope;
+    assert_int_equal(stats_theil_sen(x, y, 101, &slope), 0);
+    assert_true(fabs(slope.slope - 3) < 0.01 && slope.low > 0 && slope.high < 10);
+    for (int k = 0; k < 101; k++) /* noise around a constant: the interval holds zero */
+        y[k] = (double)(stats_random(1, (uint64_t)k) % 1000);
+    assert_int_equal(stats_theil_sen(x, y, 101, &slope), 0);
+    assert_true(slope.low <= 0 && slope.high >= 0);
+    assert_int_equal(stats_theil_sen(x, y, 2, &slope), -EINVAL);
+}
+
+static void files_are_whole_or_untouched(void **state)
+{
+    char folder[] = "/tmp/leat-test-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *deep = path_join(folder, "a", "b c", NULL);
+    struct leat_err err = {""};
+    assert_int_equal(path_make_dirs(deep, &err), 0);
+    struct stat st;
+    assert_int_equal(stat(deep, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    char *file = path_join(deep, "f", NULL);
+    assert_int_equal(path_write_file(file, "hello", 5, &err), 0);
+    char *text;
+    size_t bytes;
+    assert_int_equal(path_read_file(file, 5, &text, &bytes, &err), 0);
+    assert_string_equal(text, "hello");
+    mem_free(text);
+    assert_int_equal(path_read_file(file, 4, &text, &bytes, &err), -EFBIG);
+    assert_int_equal(path_write_file("/proc/nowhere/f", "x", 1, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/proc/nowhere/f"));
+    assert_true(path_make_dirs("/dev/null/x", &err) < 0);
+    unlink(file);
+    rmdir(deep);
+    char *middle = path_join(folder, "a", NULL);
+    rmdir(middle);
+    assert_int_equal(rmdir(folder), 0); /* no temporary file was left */
+    mem_free(file);
+    mem_free(deep);
+    mem_free(middle);
+}
+
+static void json_of_any_shape_is_safe(void **state)
+{
+    json_t *o = NULL;
+    struct leat_err err = {""};
+    const char *good = "{\"a\":{\"b\":2.5,\"c\":\"x\"}}";
+    assert_int_equal(json_parse(good, strlen(good), &o, &err), 0);
+    assert_true(json_find_number(o, "a.b", 0) == 2.5);
+    assert_true(isnan(json_find_number(o, "a.c", NAN)));
+    assert_string_equal(json_find_text(o, "a.c", ""), "x");
+    assert_null(json_find(o, "a.b.c.d"));
+    json_decref(o);
+    assert_int_equal(json_parse("[1]", 3, &o, &err), -LEAT_E_FOREIGN);
+    assert_int_equal(json_parse("{\"a\":", 5, &o, &err), -LEAT_E_CORRUPT);
+    json_t *n = json_number_or_null(NAN);
+    assert_true(json_is_null(n));
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    int failures = 0;
+    for (unsigned long n = 1; n < 50; n++) {
+        mem_fail_at(n);
+        char *p = path_join("a", "b", "c", NULL);
+        struct stats_slope slope;
+        double x[] = {1, 2, 3, 4}, y[] = {1, 2, 3, 4};
+        int result = stats_theil_sen(x, y, 4, &slope);
+        failures += !p + (result < 0);
+        mem_free(p);
+    }
+    mem_fail_at(0);
+    assert_int_equal(failures, 2); /* each of the two allocations failed once */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_have_words),
+        cmocka_unit_test(numbers_are_whole_or_nothing),
+        cmocka_unit_test(strings_grow_and_remember_failure),
+        cmocka_unit_test(quantiles_match_their_definition),
+        cmocka_unit_test(slope_is_robust),
+        cmocka_unit_test(files_are_whole_or_untouched),
+        cmocka_unit_test(json_of_any_shape_is_safe),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* test_record.c: the rings, with real memfds, a real socket, real forks and real deaths. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "leat/recorder.h"
+#include "record/ring_reader.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[32], socket_path[64];
+static int listener;
+
+static int open_socket(void **state)
+{
+    strcpy(folder, "/tmp/leat-rec-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(socket_path, sizeof socket_path, "%s/s", folder);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, socket_path);
+    listener = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) < 0)
+        return -1;
+    return listen(listener, 64);
+}
+
+static int close_socket(void **state)
+{
+    close(listener);
+    unlink(socket_path);
+    return rmdir(folder);
+}
+
+/* The next process that says hello. */
+static int receive_memfd(void)
+{
+    int fd = accept(listener, NULL, NULL), memfd = -1;
+    struct rec_hello hello;
+    struct iovec part = {&hello, sizeof hello};
+    char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof control};
+    assert_int_equal(recvmsg(fd, &m, 0), sizeof hello);
+    memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof memfd);
+    assert_true(hello.magic == REC_MAGIC);
+    close(fd);
+    return memfd;
+}
+
+static void open_reader(struct ring_reader *reader)
+{
+    struct leat_err err = {""};
+    int memfd = receive_memfd();
+    if (ring_reader_open(reader, memfd, &err) < 0)
+        fail_msg("%s", err.text);
+    close(memfd);
+}
+
+static int take_all(struct ring_reader *reader, struct ring_record *last)
+{
+    struct ring_record records[100];
+    int total = 0, n;
+    while ((n = ring_reader_take(reader, records, 100)) > 0) {
+        total += n;
+        *last = records[n - 1];
+    }
+    return total;
+}
+
+static pid_t run_child(void (*work)(void))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("LEAT_SOCKET", socket_path, 1);
+        work();
+        _exit(0);
+    }
+    return pid;
+}
+
+static void record_many(int n)
+{
+    for (int i = 0; i < n; i++)
+        leat_record(LEAT_REC_FETCH, 0, 3, LEAT_FETCH_ARG(1, i), (uint64_t)i, (uint64_t)i + 1);
+}
+
+static void write_101(void)
+{
+    leat_recorder_open();
+    leat_recorder_role(LEAT_ROLE_MAIN, -1);
+    leat_recorder_rank(3, 1, 8);
+    leat_recorder_signals(LEAT_SIGNAL_FETCH);
+    leat_recorder_signals(LEAT_SIGNAL_BACKWARD);
+    leat_recorder_fact("torch", "2.13.0");
+    leat_recorder_fact("nonsense", "ignored");
+    char long_text[600];
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = 0;
+    leat_recorder_fact("exception", long_text);
+    if (leat_recorder_name("a") != 0 || leat_recorder_name("b") != 1 || leat_recorder_name("a"))
+        _exit(1);
+    struct leat_loader_info info = {.batch_size = 32, .dataset = "Toy"};
+    leat_recorder_loader(&info);
+    record_many(101);
+    leat_recorder_close();
+    record_many(5); /* after the goodbye: dropped */
+}
+
+static void everything_arrives(void **state)
+{
+    pid_t pid = run_child(write_101);
+    struct ring_reader reader;
+    open_reader(&reader);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    struct ring_record last;
+    assert_int_equal(take_all(&reader, &last), 101);
+    assert_int_equal(last.rec.arg, LEAT_FETCH_ARG(1, 100));
+    assert_int_equal(last.tid, pid);
+    struct rec_header h;
+    ring_reader_header(&reader, &h);
+    assert_int_equal(h.pid, pid);
+    assert_int_equal(h.rank, 3);
+    assert_int_equal(h.world_size, 8);
+    assert_int_equal(h.signals, LEAT_SIGNAL_FETCH | LEAT_SIGNAL_BACKWARD);
+    assert_int_equal(h.closed, 1);
+    assert_string_equal(h.torch, "2.13.0");
+    assert_int_equal(strlen(h.exception), sizeof h.exception - 1);
+    char name[REC_NAME_BYTES];
+    assert_int_equal(ring_reader_name(&reader, 1, name), 1);
+    assert_string_equal(name, "b");
+    assert_int_equal(ring_reader_name(&reader, 2, name), 0);
+    struct leat_loader_info info;
+    assert_int_equal(ring_reader_loader(&reader, 0, &info), 1);
+    assert_int_equal(info.batch_size, 32);
+    assert_int_equal(ring_reader_lost(&reader), 0);
+    ring_reader_close(&reader);
+}
+
+static void overflow(void)
+{
+    leat_recorder_open();
+    record_many(REC_RING_RECORDS + 23);
+}
+
+static void overflow_is_counted(void **state)
+{
+    pid_t pid = run_child(overflow);
+    struct ring_reader reader;
+    open_reader(&reader);
+    waitpid(pid, NULL, 0);
+    struct ring_record last;
+    assert_int_equal(take_all(&reader, &last), REC_RING_RECORDS);
+    assert_int_equal(ring_reader_lost(&reader), 23);
+    ring_reader_close(&reader);
+}
+
+static void die_midway(void)
+{
+    leat_recorder_open();
+    record_many(1009);
+    kill(getpid(), SIGKILL);
+}
+
+static void the_dead_are_still_read(void **state)
+{
+    pid_t pid = run_child(die_midway);
+    struct ring_reader reader;
+    open_reader(&reader);
+    waitpid(pid, NULL, 0);
+    struct ring_record last;
+    assert_int_equal(take_all(&reader, &last), 1009);
+    ring_reader_close(&reader);
+}
+
+static void fork_children(void)
+{
+    leat_recorder_open();
+    record_many(7);
+    pid_t child = fork();
+    if (child == 0) {
+        record_many(11); /* opens a memory of its own */
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    record_many(2);
+}
+
+static void a_fork_starts_afresh(void **state)
+{
+    pid_t pid = run_child(fork_children);
+    struct ring_reader parent, child;
+    open_reader(&parent);
+    open_reader(&child);
+    waitpid(pid, NULL, 0);
+    struct ring_record last;
+    assert_int_equal(take_all(&parent, &last), 9);
+    assert_int_equal(take_all(&child, &last), 11);
+    struct rec_header h;
+    ring_reader_header(&child, &h);
+    assert_int_equal(h.ppid, pid);
+    ring_reader_close(&parent);
+    ring_reader_close(&child);
+}
+
+static void *thread_records(void *arg)
+{
+    record_many(13);
+    return arg;
+}
+
+static void many_threads(void)
+{
+    leat_recorder_open();
+    pthread_t threads[LEAT_REC_THREADS + 3];
+    for (int i = 0; i < LEAT_REC_THREADS + 3; i++)
+        pthread_create(&threads[i], NULL, thread_records, NULL);
+    for (int i = 0; i < LEAT_REC_THREADS + 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void threads_beyond_the_rings_are_counted(void **state)
+{
+    pid_t pid = run_child(many_threads);
+    struct ring_reader reader;
+    open_reader(&reader);
+    waitpid(pid, NULL, 0);
+    struct ring_record last;
+    assert_int_equal(take_all(&reader, &last), LEAT_REC_THREADS * 13);
+    assert_int_equal(ring_reader_lost(&reader), 3 * 13);
+    ring_reader_close(&reader);
+}
+
+static void record_until_told(void)
+{
+    leat_recorder_open();
+    while (leat_recording())
+        record_many(1);
+}
+
+static void stop_is_heard(void **state)
+{
+    pid_t pid = run_child(record_until_told);
+    struct ring_reader reader;
+    open_reader(&reader);
+    ring_reader_stop(&reader);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    ring_reader_close(&reader);
+}
+
+static void nest(void)
+{
+    leat_recorder_open();
+    leat_recorder_nest(1);
+    leat_record(LEAT_REC_OPTIMIZER, 0, 0, 0, 1, 2);
+    leat_recorder_nest(-1);
+    leat_record(LEAT_REC_OPTIMIZER, 0, 0, 0, 3, 4);
+}
+
+static void a_step_inside_a_backward_says_so(void **state)
+{
+    pid_t pid = run_child(nest);
+    struct ring_reader reader;
+    open_reader(&reader);
+    waitpid(pid, NULL, 0);
+    struct ring_record r[2];
+    assert_int_equal(ring_reader_take(&reader, r, 2), 2);
+    assert_int_equal(r[0].rec.flags, LEAT_REC_NESTED);
+    assert_int_equal(r[1].rec.flags, 0);
+    ring_reader_close(&reader);
+}
+
+static void without_leat(void)
+{
+    unsetenv("LEAT_SOCKET");
+    if (leat_recorder_open() != -ENOENT || leat_recording())
+        _exit(1);
+    record_many(10);
+    setenv("LEAT_SOCKET", "/nowhere/at/all", 1);
+    if (leat_recorder_open() >= 0 || leat_recording())
+        _exit(2);
+    record_many(10);
+}
+
+static void nobody_to_record_for_is_fine(void **state)
+{
+    int status;
+    waitpid(run_child(without_leat), &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void bad_memory_is_refused(void **state)
+{
+    struct ring_reader reader;
+    struct leat_err err = {""};
+    int fd = memfd_create("small", MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(ring_reader_open(&reader, fd, &err), -LEAT_E_FOREIGN); /* it could shrink */
+    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    assert_int_equal(ring_reader_open(&reader, fd, &err), -LEAT_E_CORRUPT);
+    assert_non_null(strstr(err.text, "4096"));
+    assert_int_equal(ftruncate(fd, sizeof(struct rec_area)), 0);
+    assert_int_equal(ring_reader_open(&reader, fd, &err), -LEAT_E_FOREIGN);
+    uint64_t magic = REC_MAGIC;
+    assert_int_equal(pwrite(fd, &magic, sizeof magic, 0), sizeof magic);
+    assert_int_equal(ring_reader_open(&reader, fd, &err), -LEAT_E_VERSION);
+    close(fd);
+}
+
+/* Producer and reader race over one ring many times its length: under TSan this is the proof of the
+ * memory order. */
+static void *race_reader(void *arg)
+{
+    struct ring_reader *reader = arg;
+    struct ring_record records[512];
+    uint64_t next = 0;
+    while (next < 200000) {
+        int n = ring_reader_take(reader, records, 512);
+        for (int i = 0; i < n; i++)
+            if (records[i].rec.t0_ns != next++)
+                return (void *)1;
+        if (n == 0 && ring_reader_lost(reader))
+            return (void *)2;
+    }
+    return NULL;
+}
+
+static void nothing_is_torn(void **state)
+{
+    setenv("LEAT_SOCKET", socket_path, 1);
+    assert_int_equal(leat_recorder_open(), 0);
+    struct ring_reader reader;
+    open_reader(&reader);
+    pthread_t thread;
+    pthread_create(&thread, NULL, race_reader, &reader);
+    struct rec_ring *ring = &reader.area->rings[0];
+    for (uint64_t i = 0; i < 200000; i++) {
+        while (atomic_load(&ring->head) - atomic_load(&ring->tail) >= REC_RING_RECORDS)
+            sched_yield();
+        leat_record(LEAT_REC_FETCH, 0, 0, i, i, i);
+    }
+    void *result;
+    pthread_join(thread, &result);
+    assert_null(result);
+    ring_reader_close(&reader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_arrives),
+        cmocka_unit_test(overflow_is_counted),
+        cmocka_unit_test(the_dead_are_still_read),
+        cmocka_unit_test(a_fork_starts_afresh),
+        cmocka_unit_test(threads_beyond_the_rings_are_counted),
+        cmocka_unit_test(stop_is_heard),
+        cmocka_unit_test(a_step_inside_a_backward_says_so),
+        cmocka_unit_test(nobody_to_record_for_is_fine),
+        cmocka_unit_test(bad_memory_is_refused),
+        cmocka_unit_test(nothing_is_torn),
+    };
+    return cmocka_run_group_tests(tests, open_socket, close_socket);
+}
