@@ -1,0 +1,21 @@
+# leat.fish: completion of leat's commands and options for fish.
+
+set -l commands run view compare check help
+
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a run -d "run a training and say what each step's time goes to"
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a view -d 'print the report of a run again'
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a compare -d 'two runs side by side, with the odds'
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a check -d 'what this machine lets leat see'
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a help -d 'the overview, or the help of one command'
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'print the version'
+complete -c leat -f -s h -l help -d 'options and examples'
+
+complete -c leat -f -n '__fish_seen_subcommand_from help' -a "$commands"
+
+complete -c leat -n '__fish_seen_subcommand_from run' -l run-name -x -d 'name of the run'
+complete -c leat -n '__fish_seen_subcommand_from run' -l logs-dir -x -a '(__fish_complete_directories)' -d 'where the folder of the run goes'
+complete -c leat -n '__fish_seen_subcommand_from run' -l max-steps -x -d 'record the first steps only'
+complete -c leat -n '__fish_seen_subcommand_from run' -s q -l quiet -d 'print nothing; only write the files'
+complete -c leat -n '__fish_seen_subcommand_from run view compare check' -l json -d 'print JSON'
+complete -c leat -n '__fish_seen_subcommand_from compare' -l threshold -x -d 'smallest change that counts, a ratio'
+complete -c leat -n '__fish_seen_subcommand_from compare' -l fail-on -x -a regression -d 'exit with 3 on this result'

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# test_wheel.sh WHEEL: the wheel in an environment that has nothing else: no torch, no pip config.
+#
+# What must hold: the command runs, finds its Python part beside itself, and a program without torch
+# passes through it untouched.
+set -euo pipefail
+
+wheel=$(realpath "$1")
+python=${PYTHON:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() {
+    echo "test_wheel: $*" >&2
+    exit 1
+}
+
+case $wheel in
+*-cp39-abi3-*.whl | *-cp3*-abi3-*.whl) ;;
+*) fail "$wheel is not an abi3 wheel" ;;
+esac
+
+mkdir 'with blank'
+"$python" -m venv 'with blank/venv'
+bin="$work/with blank/venv/bin"
+"$bin/python" -m pip install -q --disable-pip-version-check --no-input --no-index --no-deps "$wheel"
+
+"$bin/leat" --version | grep -q '^leat [0-9]' || fail "leat --version says nothing"
+"$bin/python" -c 'import leat, leat._core' || fail "import leat fails"
+
+status=0
+PATH="$bin:$PATH" "$bin/leat" check >check.out 2>&1 || status=$?
+[ "$status" -le 1 ] || fail "leat check ended with $status: $(cat check.out)"
+[ -s check.out ] || fail "leat check says nothing"
+
+PATH="$bin:$PATH" "$bin/leat" run --run-name one -- python -c 'print(1)' >out 2>err
+[ "$(cat out)" = 1 ] || fail "the output did not pass through: $(cat out)"
+[ -s logs/one/final_summary.json ] || fail "no summary was written: $(cat err)"
+! grep -q 'Python part' err || fail "leat did not find its Python part: $(cat err)"
+
+status=0
+PATH="$bin:$PATH" "$bin/leat" run -q -- python -c 'raise SystemExit(7)' || status=$?
+[ "$status" -eq 7 ] || fail "exit status 7 came back as $status"
+echo "the wheel works: $(basename "$wheel")"
