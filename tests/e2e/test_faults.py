@@ -1,0 +1,387 @@
+"""Faults, tried for real: signals, kills, full disks, missing rights, broken children.
+
+Each test runs the real `leat run` around a real process and looks at three things: the training was
+not disturbed (same output, same exit status), nothing was lost, and there is one clear sentence.
+"""
+
+import json
+import os
+import pty
+import re
+import resource
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAT = os.environ.get("LEAT", str(ROOT / "build" / "leat"))
+
+TRAIN = textwrap.dedent(
+    """
+    import sys, time, torch
+    from torch.utils.data import DataLoader, TensorDataset
+    torch.set_num_threads(1)
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 29
+    pause = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
+    data = DataLoader(TensorDataset(torch.randn(8 * steps, 8), torch.randn(8 * steps, 1)), batch_size=8)
+    model = torch.nn.Linear(8, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.01)
+    for i, (x, y) in enumerate(data):
+        loss = (model(x) - y).pow(2).mean()
+        time.sleep(pause)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        if i == 4:
+            print("five steps made", flush=True)
+    print(f"steps={steps}", flush=True)
+    """
+)
+
+
+@pytest.fixture
+def box(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def environment(**more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LEAT_")}
+    env["PATH"] = str(Path(sys.executable).parent) + os.pathsep + env["PATH"]
+    env.update(more)
+    return env
+
+
+def leat(box, *words, timeout=120, **kw):
+    kw.setdefault("env", environment())
+    return subprocess.run(
+        [LEAT, "run", *words], cwd=box, capture_output=True, timeout=timeout, **kw
+    )
+
+
+def summary(box, name="r"):
+    return json.loads((box / "logs" / name / "final_summary.json").read_text())
+
+
+def wait_for(stream, words, seconds=60):
+    """Reads a pipe until the words came by; gives what was read."""
+    seen = b""
+    end = time.monotonic() + seconds
+    while words not in seen:
+        ready, _, _ = select.select([stream], [], [], end - time.monotonic())
+        assert ready, f"nothing came within {seconds} s: {seen!r}"
+        got = os.read(stream.fileno(), 65536)
+        assert got, f"ended before {words!r}: {seen!r}"
+        seen += got
+    return seen
+
+
+@pytest.mark.parametrize("status", [0, 1, 7, 120, 255])
+def test_exit_status_passes_through(box, status):
+    got = leat(box, "--run-name", "r", "--", sys.executable, "-c", f"raise SystemExit({status})")
+    assert got.returncode == status
+    run = summary(box)["run"]
+    assert run["exit_status"] == status
+    assert run["ended"] == ("completed" if status == 0 else "failed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
+def test_death_by_signal_passes_through(box, number):
+    got = leat(box, "--run-name", "r", "--", "bash", "-c", f"kill -{int(number)} $$")
+    assert got.returncode == -number
+    run = summary(box)["run"]
+    assert (run["ended"], run["signal"], run["exit_status"]) == ("killed", number, None)
+    assert number.name.encode() in got.stderr or str(int(number)).encode() in got.stderr
+
+
+def test_streams_pass_through_untouched(box):
+    noise = bytes(range(256)) * 1000
+    code = "cat; printf 'to stderr' >&2"
+    got = leat(box, "--quiet", "--", "bash", "-c", code, input=noise)
+    assert got.stdout == noise
+    assert got.stderr == b"to stderr"
+
+
+def test_own_words_come_after_on_stderr(box):
+    got = leat(box, "train.py")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == b"five steps made\nsteps=29\n"
+    assert got.stderr
+
+
+def test_steps_are_exact_and_stay_after_sigkill(box):
+    code = TRAIN.replace("if i == 4:", "if i == 22:\n        import os; os.kill(os.getpid(), 9)\n    if i == 4:")
+    (box / "killed.py").write_text(code)
+    got = leat(box, "--run-name", "r", "killed.py")
+    assert got.returncode == -9
+    result = summary(box)
+    assert result["step_time"]["steps"] == 23
+    assert (result["run"]["ended"], result["run"]["signal"]) == ("killed", 9)
+
+
+def test_exception_is_named_and_its_traceback_stays(box):
+    (box / "raises.py").write_text(TRAIN.replace("if i == 4:", "if i == 10:\n        1 / 0\n    if i == 4:"))
+    got = leat(box, "--run-name", "r", "raises.py")
+    assert got.returncode == 1
+    assert b"ZeroDivisionError" in got.stderr.split(b"Traceback")[1]
+    result = summary(box)
+    assert result["run"]["ended"] == "failed"
+    assert result["step_time"]["steps"] == 11
+    assert "ZeroDivisionError" in (box / "logs/r/final_summary.txt").read_text()
+
+
+def start(box, *words, **kw):
+    return subprocess.Popen(
+        [LEAT, "run", *words], cwd=box, env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, **kw
+    )
+
+
+@pytest.mark.parametrize("number, ended", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "killed")])
+def test_signal_to_leat_reaches_the_training(box, number, ended):
+    p = start(box, "--run-name", "r", "train.py", "100000", start_new_session=True)
+    wait_for(p.stdout, b"five steps")
+    p.send_signal(number)
+    _, err = p.communicate(timeout=60)
+    assert p.returncode == -number, err
+    assert summary(box)["run"]["ended"] == ended
+    assert summary(box)["step_time"]["steps"] >= 5
+
+
+def test_signal_to_the_group_comes_once(box):
+    count = textwrap.dedent(
+        """
+        import signal, time
+        n = 0
+        def more(*_):
+            global n
+            n += 1
+        signal.signal(signal.SIGTERM, more)
+        print("ready", flush=True)
+        end = time.monotonic() + 4
+        while time.monotonic() < end: time.sleep(0.05)
+        print("signals", n, flush=True)
+        """
+    )
+    (box / "count.py").write_text(count)
+    got = subprocess.run(
+        ["timeout", "-s", "TERM", "2", LEAT, "run", "--quiet", "count.py"], cwd=box,
+        env=environment(), capture_output=True, timeout=60
+    )
+    assert b"signals 1" in got.stdout
+
+
+def test_ctrl_c_on_a_terminal(box):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(box)
+        os.execve(LEAT, [LEAT, "run", "--run-name", "r", "train.py", "100000"], environment())
+    seen = b""
+    while b"five steps" not in seen:
+        seen += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    try:
+        while True:
+            seen += os.read(terminal, 4096)
+    except OSError:
+        pass
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
+    assert seen.count(b"KeyboardInterrupt") == 1
+    assert summary(box)["run"]["ended"] == "interrupted"
+
+
+def test_run_name_that_exists_is_never_overwritten(box):
+    assert leat(box, "--run-name", "r", "--", "true").returncode == 0
+    before = {p.name: p.read_bytes() for p in (box / "logs/r").iterdir()}
+    got = leat(box, "--run-name", "r", "--", "touch", str(box / "ran"))
+    assert got.returncode == 2
+    assert b'"r" exists' in got.stderr and b"--run-name" in got.stderr
+    assert not (box / "ran").exists()
+    assert before == {p.name: p.read_bytes() for p in (box / "logs/r").iterdir()}
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 300])
+def test_run_name_that_cannot_be_one(box, name):
+    got = leat(box, "--run-name", name, "--", "true")
+    assert got.returncode == 2 and b"run name" in got.stderr
+
+
+def test_logs_folder_that_cannot_be_written(box):
+    (box / "file").write_text("")
+    got = leat(
+        box, "--run-name", "r", "--logs-dir", "file", "train.py", env=environment(TMPDIR=str(box))
+    )
+    assert got.returncode == 0
+    assert got.stdout.endswith(b"steps=29\n")
+    where = re.search(rb"The results are in (\S+)\.", got.stderr)
+    assert where, got.stderr
+    assert (Path(where[1].decode()) / "final_summary.json").exists()
+
+
+def test_file_size_limit_loses_nothing(box):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+
+    got = leat(box, "--run-name", "r", "train.py", "499", "0.001", preexec_fn=limit)
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.endswith(b"steps=499\n")
+    assert b"leat: " in got.stderr  # it says that the disk was full, and what became of the data
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_full_disk_during_the_run(box):
+    (box / "logs").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "t", box / "logs"]).returncode:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    try:
+        got = leat(box, "--run-name", "r", "train.py", "499", "0.001", env=environment(TMPDIR=str(box)))
+    finally:
+        subprocess.run(["umount", box / "logs"], check=True)
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=499\n")
+    databases = list(box.glob("leat-*/**/run.db"))
+    assert databases, got.stderr
+    assert str(databases[0].parent).encode() in got.stderr
+    with sqlite3.connect(f"file:{databases[0]}?mode=ro", uri=True) as db:
+        assert db.execute("SELECT count(*) FROM steps").fetchone() == (499,)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.isdir("/sys/fs/cgroup/memory"),
+    reason="an OOM kill needs root and a memory cgroup",
+)
+def test_oom_kill_is_named(box):
+    group = Path("/sys/fs/cgroup/memory/leat-test-oom")
+    try:
+        group.mkdir(exist_ok=True)
+        (group / "memory.limit_in_bytes").write_text(str(600 << 20))
+    except OSError as why:
+        pytest.skip(f"no memory cgroup can be made: {why}")
+    code = TRAIN.replace("if i == 4:", "if i == 20: hog = b'x' * (2 << 30)\n    if i == 4:")
+    (box / "hog.py").write_text(code)
+    try:
+        got = leat(
+            box, "--run-name", "r", "--", "bash", "-c",
+            f"echo $$ > {group}/cgroup.procs; exec python hog.py",
+        )
+    finally:
+        time.sleep(0.2)
+        group.rmdir()
+    assert got.returncode == -9
+    result = summary(box)
+    assert result["run"]["ended"] == "killed"
+    assert result["verdict"]["kind"] == "OOM_KILL", result["verdict"]
+    assert result["step_time"]["steps"] == 20
+
+
+def test_child_that_replaces_pythonpath_is_named(box):
+    got = leat(box, "--run-name", "r", "--", "bash", "-c", "PYTHONPATH=/tmp exec python train.py 401")
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=401\n")
+    result = summary(box)
+    assert result["verdict"]["kind"] == "INSUFFICIENT_DATA"
+    assert "PYTHONPATH" in (box / "logs/r/final_summary.txt").read_text()
+
+
+def test_child_that_replaces_ld_preload_is_no_matter(box):
+    got = leat(box, "--run-name", "r", "--", "bash", "-c", "LD_PRELOAD= exec python train.py")
+    assert got.returncode == 0
+    assert summary(box)["step_time"]["steps"] == 29
+
+
+def test_memory_that_is_cut_costs_only_itself(box):
+    liar = textwrap.dedent(
+        """
+        import os, socket, struct, array
+        fd = os.memfd_create("cut", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, 4096)
+        import fcntl
+        fcntl.fcntl(fd, 1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
+        for payload in (struct.pack("<QIi", 0x314345525441454C, 1, os.getpid()), b"x", b"y" * 500):
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            s.connect(os.environ["LEAT_SOCKET"])
+            s.sendmsg([payload], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+            s.close()
+        """
+    )
+    (box / "liar.py").write_text(liar + TRAIN)
+    got = leat(box, "--run-name", "r", "liar.py")
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=29\n")
+    assert b"4096 bytes" in got.stderr
+    assert summary(box)["step_time"]["steps"] == 29
+
+
+def test_command_that_is_not_there(box):
+    got = leat(box, "--run-name", "r", "--", "no-such-command")
+    assert got.returncode == 127 and b"no-such-command cannot be run" in got.stderr
+    assert not (box / "logs" / "r").exists()
+    got = leat(box, "nothing.py")
+    assert got.returncode == 1 and b"nothing.py" in got.stderr
+    got = leat(box, "--", str(box))
+    assert got.returncode == 126
+
+
+def test_script_without_torch_just_runs(box):
+    (box / "plain.py").write_text("print('hello')")
+    got = leat(box, "--run-name", "r", "plain.py")
+    assert got.returncode == 0 and got.stdout == b"hello\n"
+    result = summary(box)
+    assert result["verdict"]["kind"] == "INSUFFICIENT_DATA"
+    assert "torch" in result["verdict"]["summary"]
+
+
+def test_two_runs_at_once_do_not_mix(box):
+    first = start(box, "--run-name", "a", "train.py", "101")
+    second = start(box, "--run-name", "b", "train.py", "53")
+    for p in (first, second):
+        p.communicate(timeout=120)
+        assert p.returncode == 0
+    assert summary(box, "a")["step_time"]["steps"] == 101
+    assert summary(box, "b")["step_time"]["steps"] == 53
+
+
+def test_training_outlives_leat(box):
+    p = start(box, "--run-name", "r", "--", "bash", "-c", "python train.py 1009 0.003 > out; touch done")
+    end = time.monotonic() + 60
+    while not ((box / "out").exists() and (box / "out").read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    time.sleep(1.5)  # one commit of the database
+    p.kill()
+    p.communicate()
+    while not (box / "done").exists():
+        assert time.monotonic() < end, "the training died with leat"
+        time.sleep(0.1)
+    assert (box / "out").read_text().endswith("steps=1009\n")
+    copy = shutil.copytree(box / "logs" / "r", box / "copy")
+    with sqlite3.connect(copy / "run.db") as db:
+        assert db.execute("SELECT count(*) FROM steps").fetchone()[0] > 0
+
+
+def test_max_steps_is_exact_and_training_goes_on(box):
+    got = leat(box, "--run-name", "r", "--max-steps", "23", "train.py", "997", "0.002")
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=997\n")
+    assert summary(box)["step_time"]["steps"] == 23
+
+
+@pytest.mark.parametrize("word", ["--max-steps=0", "--max-steps=x", "--frobnicate", "--run-name"])
+def test_usage_errors(box, word):
+    got = leat(box, word)
+    assert got.returncode == 2
+    assert b"leat run --help" in got.stderr
+
+
+def test_odd_folders(box):
+    odd = box / "a b%20#?'\"é"
+    odd.mkdir()
+    (odd / "train me.py").write_text(TRAIN)
+    got = leat(odd, "--run-name", "r ü", "train me.py")
+    assert got.returncode == 0, got.stderr
+    assert summary(odd, "r ü")["step_time"]["steps"] == 29
