@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# fresh_clone.sh: what a newcomer does. Clones the last commit into a folder with blanks in its name,
+# then `make build` twice (the second time must have nothing to do) and `make demo`.
+#
+#     tests/fresh_clone.sh                  as the caller
+#     tests/fresh_clone.sh --user NAME      as root, for that user
+#
+# Not part of `make test`: it downloads PyTorch.
+set -euo pipefail
+source_folder=$(cd "$(dirname "$0")/.." && pwd)
+
+as=()
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+folder="$work/a new  clone"
+git clone -q "$source_folder" "$folder"
+if [ "${1:-}" = --user ]; then
+    # A login shell's environment: nothing of the caller's, so that the caller's Python is not found.
+    as=(runuser -u "$2" -- env -i "HOME=$(getent passwd "$2" | cut -d: -f6)" "USER=$2" LANG=C.UTF-8
+        PATH=/usr/local/bin:/usr/bin:/bin)
+    for name in ${FRESH_KEEP:-}; do as+=("$name=${!name}"); done
+    chmod 755 "$work"
+    chown -R "$2" "$folder"
+fi
+cd "$folder"
+
+try() {
+    echo "== $*"
+    "${as[@]}" "$@"
+}
+
+try make build
+before=$(stat -c %Y build/leat)
+try make build | tee "$work/second"
+[ "$(stat -c %Y build/leat)" = "$before" ] || { echo 'the second make build rebuilt leat' >&2; exit 1; }
+! grep -E 'pip|packages|environment' "$work/second" || { echo 'the second make build set up again' >&2; exit 1; }
+(cd / && "${as[@]}" "$folder/.venv/bin/python" -c 'import leat, torch; print("import leat:", leat.__file__)')
+start=$SECONDS
+try make demo
+echo "== make demo took $((SECONDS - start)) s"
+try make demo >/dev/null
+echo '== fresh clone: all well'

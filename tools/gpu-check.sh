@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# gpu-check.sh: does leat work on this GPU machine? Ends with a short table; fails when a row does.
+#
+# Made for a machine with the drivers, a Python with CUDA PyTorch and perhaps nothing else. Where the
+# headers of SQLite and jansson are there, leat is built here (build-gpu/); where not, build/leat is
+# used as it was brought along: `make build` links both statically and the extension is abi3, so
+# build/leat and build/python are all that has to travel.
+
+source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
+
+out=${OUT:-build/gpu-check}
+mkdir -p "$out" build/logs
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rows=()
+failed=0
+
+row() { # row WHAT RESULT STATUS
+    rows+=("$(printf '  %-26s %-6s %s' "$1" "$([ "$3" -eq 0 ] && echo ok || echo FAILED)" "$2")")
+    [ "$3" -eq 0 ] || failed=1
+}
+
+leat=$PWD/build/leat
+if command -v meson >/dev/null && command -v ninja >/dev/null && command -v pkg-config >/dev/null &&
+    pkg-config --exists sqlite3 jansson && [ "${LEAT_CARRIED:-0}" = 0 ]; then
+    tests=false
+    ! pkg-config --exists cmocka || tests=true
+    meson setup build-gpu -Dtests=$tests >build/logs/gpu-setup.log 2>&1 || [ -f build-gpu/build.ninja ]
+    if ninja -C build-gpu >build/logs/gpu-build.log 2>&1; then
+        row 'build' 'build-gpu' 0
+        leat=$PWD/build-gpu/leat
+    else
+        tail -n 30 build/logs/gpu-build.log
+        row 'build' 'see build/logs/gpu-build.log' 1
+    fi
+    if [ $tests = true ]; then
+        status=0
+        meson test -C build-gpu --no-rebuild --print-errorlogs >build/logs/gpu-tests.log 2>&1 || status=$?
+        [ "$status" -eq 0 ] || tail -n 60 build/logs/gpu-tests.log
+        row 'C tests' "$(grep -E '^(Ok|Fail):' build/logs/gpu-tests.log | tr -s ' \n' ' ')" "$status"
+    fi
+else
+    row 'build' 'brought along: build/leat' "$([ -x "$leat" ] && echo 0 || echo 1)"
+fi
+
+status=0
+"$leat" check || status=$?
+row 'leat check' "$("$leat" --version 2>&1)" "$status"
+
+# The steps the script made must be the steps leat counted; both come from here.
+for workers in 0 2; do
+    status=0
+    "$leat" run --logs-dir "$work" --run-name "smoke-$workers" examples/gpu_smoke.py --workers "$workers" |
+        tee "$work/out-$workers" || status=$?
+    summary=$work/smoke-$workers/final_summary.json
+    cp "$summary" "$out/smoke-$workers.json" 2>/dev/null || true
+    said=$(python3 - "$summary" "$work/out-$workers" <<'PYTHON'
+import json, re, sys
+summary = json.load(open(sys.argv[1]))
+made = int(re.search(r"steps=(\d+)", open(sys.argv[2]).read()).group(1))
+counted = summary["step_time"]["steps"]
+print(f'{summary["verdict"]["label"]}, {counted} steps of {made}, median {summary["step_time"]["median"]:.2f} ms')
+sys.exit(counted != made)
+PYTHON
+    ) || status=1
+    row "training, $workers workers" "${said:-no summary}" "$status"
+done
+
+echo
+echo 'GPU check'
+printf '%s\n' "${rows[@]}"
+exit "$failed"
