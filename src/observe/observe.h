@@ -21,7 +21,9 @@ struct proc_info {
     int64_t cpu_ns;      /* user + system, all threads */
     int64_t rss_bytes, shared_bytes;
     int64_t threads, fds, fd_limit;
-    int64_t voluntary, involuntary; /* context switches, all threads */
+    /* Context switches, summed over the living threads, at most 64 of them (see proc_process.c).
+     * The sum falls when a thread ends: take such a difference as 0. */
+    int64_t voluntary, involuntary;
     int64_t minor_faults, major_faults;
     int64_t read_bytes, write_bytes; /* from and to storage */
     int64_t read_calls;
@@ -53,7 +55,9 @@ int sys_read(const char *root, struct sys_info *ret_info);
 struct cgroup_info {
     double cpus;            /* what this process may use: affinity and quota; never below 0.01 */
     int64_t memory_limit_bytes; /* -1: none below the machine's memory */
-    int64_t memory_used_bytes, oom_kills;
+    int64_t memory_used_bytes; /* of the group that sets the limit, else of ours; without the page
+                                  cache that is given back first */
+    int64_t oom_kills;         /* in our group and below */
     int version; /* 1, 2, or 0 when none is mounted */
 };
 int cgroup_read(const char *root, struct cgroup_info *ret_info);
@@ -75,14 +79,39 @@ struct gpu_info {
 int nvml_open(struct nvml **ret_nvml, struct leat_err *err);
 void nvml_close(struct nvml *nvml); /* takes NULL */
 int nvml_count(struct nvml *nvml);
+const char *nvml_driver(struct nvml *nvml); /* the driver's version; "" unknown */
 int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info);
-/* 1 when one of `pids` has a context on this device. */
+/* 1 when one of `pids` has a context on this device, else 0. In a container whose process ids NVML
+ * does not know, 1 also for a device that one of them only holds open. */
 int nvml_uses(struct nvml *nvml, int index, const int64_t *pids, size_t pid_count);
 
 /* ---- BPF (bpf/bpf_try.c) ------------------------------------------------------------------ */
 
-/* Really loads a two-instruction program (and drops it). 0, or the negative errno with a sentence
- * that says what is missing and how to get it. */
+/* Really loads a two-instruction program of the tracing kind (and drops it). 0, or the negative
+ * errno with a sentence that says what is missing and how to get it. */
 int bpf_try(struct leat_err *err);
+/* 1 when the kernel describes its own types, without which no program fits all kernels; else 0. */
+int bpf_has_types(const char *root);
+
+/* ---- rights (rights.c): what this process may do ------------------------------------------- */
+
+enum { /* the capabilities that matter to observing, as in linux/capability.h */
+    RIGHT_SYS_PTRACE = 19,
+    RIGHT_SYS_ADMIN = 21,
+    RIGHT_PERFMON = 38,
+    RIGHT_BPF = 39
+};
+
+struct rights_info {
+    int64_t uid;           /* effective */
+    uint64_t capabilities; /* effective, one bit each; 0 also when unknown */
+    int64_t seccomp;       /* 0 none, 1 strict, 2 filter */
+    int own_users;         /* in a user namespace of its own: capabilities end at its border */
+    int64_t perf_event_paranoid; /* -1 allows all; INT64_MIN unknown */
+    int64_t unprivileged_bpf_disabled, ptrace_scope; /* -1: the kernel has no such rule */
+    char lockdown[24]; /* "none", "integrity", "confidentiality"; "" without lockdown */
+};
+int rights_read(const char *root, struct rights_info *ret_info);
+int rights_has(const struct rights_info *info, int capability); /* 1 or 0 */
 
 #endif
