@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "diagnose/diagnose.h"
 
-#define SUMMARY_SCHEMA "1.0"
+#define SUMMARY_SCHEMA     "1.0"
 #define SUMMARY_MOST_BYTES (64u << 20) /* a summary of 1000 ranks has some 2 MB */
 
 /* facts + findings -> the summary. The caller owns *ret_summary. */
@@ -18,8 +18,19 @@ int summary_build(const struct facts *facts, const struct findings *findings, js
                   struct leat_err *err);
 
 /* Reads and checks a final_summary.json: another tool's file, a cut one or one of another version
- * gives a sentence. `path` may be the file, or a run's folder. */
+ * gives a sentence. `path` may be the file, a run's folder, or the name of a run below ./logs;
+ * where there is nothing, the sentence names the runs that are there. */
 int summary_read(const char *path, json_t **ret_summary, struct leat_err *err);
+
+/* The same over bytes: what summary_read does once it has the file. Untrusted input; the sentence
+ * has no file name in it ("it is JSON, but ..."). */
+int summary_parse(const char *text, size_t bytes, json_t **ret_summary, struct leat_err *err);
+
+/* Where summary_read finds the file of `path`. The caller owns *ret_file. */
+int summary_locate(const char *path, char **ret_file, struct leat_err *err);
+
+/* The summary that was written last below `logs_dir`. The caller owns *ret_file. */
+int summary_newest(const char *logs_dir, char **ret_file, struct leat_err *err);
 
 /* The text report. First screen (24 lines): verdict, why, next; then the sections. */
 void report_text(const json_t *summary, int colour, struct str *out);

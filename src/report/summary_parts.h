@@ -1,0 +1,22 @@
+/* summary_parts.h: the parts of the summary, internal to this room. Each function gives a new JSON
+ * value, or NULL when out of memory; json_pack passes a NULL on, so that one check at the end of
+ * summary_build is enough. */
+#ifndef LEAT_REPORT_SUMMARY_PARTS_H
+#define LEAT_REPORT_SUMMARY_PARTS_H
+
+#include "base/json.h"
+#include "diagnose/diagnose.h"
+
+json_t *summary_step_time(const struct facts *facts); /* summary_steps.c */
+json_t *summary_input(const struct facts *facts);     /* summary_steps.c */
+json_t *summary_memory(const struct facts *facts);    /* summary_system.c, as the next two */
+json_t *summary_system(const struct facts *facts);
+json_t *summary_processes(const struct facts *facts);
+
+/* Absent is null, never 0: -1 for an integer, NaN for a number, NULL or "" for a text. Bytes that
+ * are not UTF-8 (a path, an exception's text) become '?' rather than take the whole text away. */
+json_t *summary_integer(int64_t value);
+json_t *summary_text(const char *text);
+json_t *summary_flag(int64_t value); /* 1 true, 0 false, else null */
+
+#endif

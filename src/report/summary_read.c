@@ -1,0 +1,212 @@
+/* summary_read.c: finding a run's summary, and refusing what is none.
+ *
+ * A summary is foreign input: it may come from another machine, another version or another tool,
+ * and somebody may have pasted half of it. The check is of the shape only, down to the kinds of the
+ * top members; readers then ask for each figure with a default, so that a wrong type further down
+ * reads as "not measured".
+ */
+#include "report/report.h"
+
+#include "base/mem.h"
+#include "base/path.h"
+
+#include <dirent.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char file_name[] = "final_summary.json";
+static const char logs_name[] = "logs";
+
+static int check_shape(const json_t *summary, struct leat_err *err)
+{
+    static const char *const objects[] = {"run",    "verdict", "step_time", "input",
+                                          "memory", "system",  "lost"};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (!json_is_object(json_object_get(summary, objects[i])))
+            return err_set(err, -LEAT_E_CORRUPT, "it is a summary of leat without its \"%s\" part",
+                           objects[i]);
+    if (!json_is_array(json_object_get(summary, "findings")))
+        return err_set(err, -LEAT_E_CORRUPT, "it is a summary of leat without its findings");
+    if (!json_find_text(summary, "verdict.kind", NULL) ||
+        !json_find_text(summary, "verdict.label", NULL))
+        return err_set(err, -LEAT_E_CORRUPT, "it is a summary of leat without a verdict");
+    return 0;
+}
+
+int summary_parse(const char *text, size_t bytes, json_t **ret_summary, struct leat_err *err)
+{
+    json_t *summary = NULL;
+    if (bytes == 0)
+        return err_set(err, -LEAT_E_CORRUPT, "it is empty");
+    int result = json_parse(text, bytes, &summary, err);
+    if (result < 0)
+        return result;
+    const char *version = json_find_text(summary, "schema_version", NULL);
+    if (!version || !json_is_object(json_object_get(summary, "verdict")))
+        result = err_set(err, -LEAT_E_FOREIGN, "it is JSON, but not a summary of leat");
+    else if (strcmp(version, SUMMARY_SCHEMA) != 0)
+        result = err_set(err, -LEAT_E_VERSION,
+                         "its schema_version is %.20s and this leat reads %s; view it with the "
+                         "leat that wrote it",
+                         version, SUMMARY_SCHEMA);
+    else
+        result = check_shape(summary, err);
+    if (result < 0) {
+        json_decref(summary);
+        return result;
+    }
+    *ret_summary = summary;
+    return 0;
+}
+
+/* ---- finding it ------------------------------------------------------------------------------ */
+
+enum kind { NOTHING, A_FILE, A_FOLDER };
+
+static enum kind kind_of(const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) < 0)
+        return NOTHING;
+    return S_ISDIR(st.st_mode) ? A_FOLDER : A_FILE;
+}
+
+struct run_entry {
+    char name[256];
+    int64_t when_ns; /* of the summary's last change */
+};
+
+/* The runs below `logs` that have a summary, newest first, at the most `most`. */
+static size_t list_runs(const char *logs, struct run_entry *runs, size_t most)
+{
+    size_t count = 0;
+    DIR *folder = opendir(logs);
+    if (!folder)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char *file =
+            entry->d_name[0] == '.' ? NULL : path_join(logs, entry->d_name, file_name, NULL);
+        struct stat st;
+        if (file && stat(file, &st) == 0 && S_ISREG(st.st_mode)) {
+            struct run_entry run = {.when_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
+                                               st.st_mtim.tv_nsec};
+            memcpy(run.name, entry->d_name, strlen(entry->d_name) + 1);
+            /* Insertion into a short list, the name deciding between files of one instant. */
+            size_t at = count;
+            while (at > 0 && (runs[at - 1].when_ns < run.when_ns ||
+                              (runs[at - 1].when_ns == run.when_ns &&
+                               strcmp(runs[at - 1].name, run.name) < 0)))
+                at--;
+            if (at < most) {
+                size_t tail = (count < most ? count : most - 1) - at;
+                memmove(&runs[at + 1], &runs[at], tail * sizeof *runs);
+                runs[at] = run;
+                count += count < most;
+            }
+        }
+        mem_free(file);
+    }
+    closedir(folder);
+    return count;
+}
+
+static int say_missing(const char *path, struct leat_err *err)
+{
+    struct run_entry runs[5];
+    size_t count = list_runs(logs_name, runs, 5);
+    if (count == 0)
+        return err_set(err, -ENOENT,
+                       "There is no run %.200s: no such file or folder, and ./logs has no runs. "
+                       "Make one with: leat run train.py",
+                       path);
+    struct str names = {0};
+    for (size_t i = 0; i < count; i++)
+        str_addf(&names, "%s%.40s", i ? ", " : "", runs[i].name);
+    int result =
+        err_set(err, -ENOENT,
+                "There is no run %.120s: no such file or folder, and no run of that name in "
+                "./logs, which has: %s%s.",
+                path, str_text(&names), count == 5 ? " ..." : "");
+    str_done(&names);
+    return result;
+}
+
+/* A run's folder without a summary: leat itself was stopped, or the run still goes on. */
+static int say_unfinished(const char *folder, struct leat_err *err)
+{
+    char *database = path_join(folder, "run.db", NULL);
+    int recorded = database && path_exists(database);
+    mem_free(database);
+    if (recorded)
+        return err_set(err, -ENOENT,
+                       "%.300s has a run.db but no %s: the run still goes on, or leat was stopped "
+                       "before its end.",
+                       folder, file_name);
+    return err_set(err, -ENOENT, "%.300s is a folder without a %s: it is not the folder of a run.",
+                   folder, file_name);
+}
+
+int summary_locate(const char *path, char **ret_file, struct leat_err *err)
+{
+    int result = 0;
+    char *by_name = strchr(path, '/') ? NULL : path_join(logs_name, path, NULL);
+    const char *found = path;
+    enum kind kind = kind_of(path);
+    char *in_folder = kind == A_FOLDER ? path_join(path, file_name, NULL) : NULL;
+    /* A run's name may also be that of some folder here (a run "data" beside ./data). */
+    if (kind == NOTHING || (kind == A_FOLDER && kind_of(in_folder) == NOTHING)) {
+        if (by_name && kind_of(by_name) == A_FOLDER) {
+            found = by_name;
+            kind = A_FOLDER;
+        }
+    }
+    mem_free(in_folder);
+    if (kind == NOTHING) {
+        result = say_missing(path, err);
+    } else {
+        char *file = kind == A_FOLDER ? path_join(found, file_name, NULL) : mem_strdup(found);
+        if (!file) {
+            result = err_set(err, -ENOMEM, "Out of memory.");
+        } else if (kind_of(file) != A_FILE) {
+            result = say_unfinished(found, err);
+            mem_free(file);
+        } else {
+            *ret_file = file;
+        }
+    }
+    mem_free(by_name);
+    return result;
+}
+
+int summary_newest(const char *logs_dir, char **ret_file, struct leat_err *err)
+{
+    struct run_entry newest;
+    if (list_runs(logs_dir, &newest, 1) == 0)
+        return err_set(err, -ENOENT,
+                       "There is no finished run in ./%s. Make one with: leat run train.py",
+                       logs_dir);
+    char *file = path_join(logs_dir, newest.name, file_name, NULL);
+    if (!file)
+        return err_set(err, -ENOMEM, "Out of memory.");
+    *ret_file = file;
+    return 0;
+}
+
+int summary_read(const char *path, json_t **ret_summary, struct leat_err *err)
+{
+    char *file = NULL, *text = NULL;
+    size_t bytes = 0;
+    struct leat_err why = {""};
+    int result = summary_locate(path, &file, err);
+    if (result == 0)
+        result = path_read_file(file, SUMMARY_MOST_BYTES, &text, &bytes, err);
+    if (result == 0) {
+        result = summary_parse(text, bytes, ret_summary, &why);
+        if (result < 0)
+            err_set(err, result, "%.200s cannot be used: %.250s.", file, why.text);
+    }
+    mem_free(text);
+    mem_free(file);
+    return result;
+}

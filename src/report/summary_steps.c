@@ -1,0 +1,239 @@
+/* summary_steps.c: the summary's step_time and input parts.
+ *
+ * The typical rank speaks for the run: the one whose median step time is the median of the ranks.
+ * Throughput is the exception: it is the sum over the ranks, because that is what the run achieved.
+ */
+#include "report/summary_parts.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rank_stats {
+    const struct rank_facts *facts;
+    struct step_stats of[PHASES + 1]; /* the last one is the whole step */
+};
+
+static double samples_per_s(const struct rank_facts *rank)
+{
+    if (rank->samples <= 0 || !(rank->kept_ms > 0))
+        return NAN;
+    return (double)rank->samples / rank->kept_ms * 1000;
+}
+
+static json_t *phases_part(const struct rank_stats *rank)
+{
+    json_t *phases = json_object();
+    for (int phase = 0; phases && phase < PHASES; phase++) {
+        const struct step_stats *s = rank ? &rank->of[phase] : NULL;
+        json_t *item =
+            s && isfinite(s->mean)
+                ? json_pack("{so so so so}", "mean", json_number_or_null(s->mean), "median",
+                            json_number_or_null(s->median), "p99", json_number_or_null(s->p99),
+                            "share", json_number_or_null(s->share))
+                : json_null();
+        if (json_object_set_new(phases, leat_phase_names[phase], item) < 0) {
+            json_decref(phases);
+            return NULL;
+        }
+    }
+    return phases;
+}
+
+/* The figures of one rank; all null for a run without steps. */
+static json_t *rank_part(const struct rank_stats *rank)
+{
+    static const struct step_stats nothing = {NAN, NAN, NAN, NAN, NAN};
+    const struct rank_facts *f = rank ? rank->facts : NULL;
+    const struct step_stats *wall = rank ? &rank->of[PHASES] : &nothing;
+    return json_pack(
+        "{so so so so so so so so so so so so so}", "steps",
+        f ? json_integer(f->steps) : json_null(), "kept_steps",
+        f ? json_integer(f->kept) : json_null(), "warmup_steps",
+        f ? json_integer(f->warmup_steps) : json_null(), "compile_steps",
+        f ? json_integer(f->compile_steps) : json_null(), "compile_ms",
+        json_number_or_null(f && f->compile_steps > 0 ? f->compile_ms : NAN), "micro_steps",
+        f && f->kept > 0 ? summary_integer(f->micro_steps) : json_null(), "samples_per_s",
+        json_number_or_null(f ? samples_per_s(f) : NAN), "mean", json_number_or_null(wall->mean),
+        "median", json_number_or_null(wall->median), "p90", json_number_or_null(wall->p90), "p99",
+        json_number_or_null(wall->p99), "cost", json_number_or_null(f ? f->cost_ms : NAN), "phases",
+        phases_part(rank));
+}
+
+static int by_median(const void *a, const void *b)
+{
+    const struct rank_stats *x = *(const struct rank_stats *const *)a;
+    const struct rank_stats *y = *(const struct rank_stats *const *)b;
+    double m = x->of[PHASES].median, n = y->of[PHASES].median;
+    if (isnan(m) || isnan(n))
+        return isnan(m) - isnan(n); /* ranks without kept steps are never typical */
+    return m < n ? -1 : m > n ? 1 : x->facts->rank - y->facts->rank;
+}
+
+/* The lower middle rank by median step time. NULL without ranks or memory. */
+static const struct rank_stats *typical_rank(const struct rank_stats *ranks, size_t count)
+{
+    const struct rank_stats **order = mem_alloc_array(count, sizeof *order);
+    if (!order || count == 0) {
+        mem_free(order);
+        return NULL;
+    }
+    size_t measured = 0;
+    for (size_t i = 0; i < count; i++) {
+        order[i] = &ranks[i];
+        measured += !isnan(ranks[i].of[PHASES].median);
+    }
+    qsort(order, count, sizeof *order, by_median);
+    const struct rank_stats *typical = order[measured ? (measured - 1) / 2 : 0];
+    mem_free(order);
+    return typical;
+}
+
+static double throughput(const struct rank_stats *ranks, size_t count)
+{
+    double total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += samples_per_s(ranks[i].facts); /* NaN of one rank makes the sum unknown */
+    return count ? total : NAN;
+}
+
+/* Evaluation is reported apart from the training: as time of the typical rank and as a share of the
+ * run. */
+static json_t *eval_part(const struct facts *facts, const struct rank_stats *typical)
+{
+    double ms = typical ? typical->facts->eval_ms : NAN;
+    if (!(ms > 0))
+        return json_null();
+    return json_pack("{so so}", "total", json_number_or_null(ms), "share",
+                     json_number_or_null(ms / facts->duration_ms));
+}
+
+static json_t *spans_part(const struct facts *facts)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < facts->span_count; i++) {
+        const struct span_fact *span = &facts->spans[i];
+        json_t *item =
+            json_pack("{so so so so so so}", "rank", summary_integer(span->rank), "name",
+                      summary_text(span->name), "n", summary_integer(span->n), "total",
+                      json_number_or_null(span->total_ms), "max", json_number_or_null(span->max_ms),
+                      "in_other", json_number_or_null(span->other_ms));
+        if (json_array_append_new(list, item) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static const char *kind_of_steps(const struct facts *facts)
+{
+    return facts->training > 0 ? "training" : facts->training == 0 ? "inference" : NULL;
+}
+
+json_t *summary_step_time(const struct facts *facts)
+{
+    size_t count = facts->rank_count;
+    struct rank_stats *ranks = mem_alloc_array(count, sizeof *ranks);
+    json_t *by_rank = json_object();
+    json_t *part = NULL;
+    if (!ranks || !by_rank)
+        goto out;
+    for (size_t i = 0; i < count; i++) {
+        ranks[i].facts = &facts->ranks[i];
+        for (int phase = 0; phase <= PHASES; phase++)
+            facts_stats(facts, facts->ranks[i].rank, phase, &ranks[i].of[phase]);
+        char name[16];
+        snprintf(name, sizeof name, "%d", facts->ranks[i].rank);
+        if (json_object_set_new(by_rank, name, rank_part(&ranks[i])) < 0)
+            goto out;
+    }
+    const struct rank_stats *typical = typical_rank(ranks, count);
+    part = rank_part(typical);
+    json_t *more =
+        json_pack("{so so so so so so sO}", "kind", summary_text(kind_of_steps(facts)), "clock",
+                  typical ? json_string("host") : json_null(), "rank",
+                  typical ? summary_integer(typical->facts->rank) : json_null(), "samples_per_s",
+                  json_number_or_null(throughput(ranks, count)), "eval", eval_part(facts, typical),
+                  "spans", spans_part(facts), "ranks", by_rank);
+    if (!more || json_object_update(part, more) < 0) {
+        json_decref(part);
+        part = NULL;
+    }
+    json_decref(more);
+out:
+    json_decref(by_rank);
+    mem_free(ranks);
+    return part;
+}
+
+static json_t *loader_part(const struct loader_fact *l)
+{
+    return json_pack(
+        "{so so so so so so so so so so so so so so so so so so}", "rank", summary_integer(l->rank),
+        "pid", summary_integer(l->pid), "loader", summary_integer(l->loader), "use",
+        summary_text(l->use), "dataset", summary_text(l->dataset), "dataset_length",
+        summary_integer(l->dataset_length), "where", summary_text(l->where), "batch_size",
+        summary_integer(l->batch_size), "num_workers", summary_integer(l->num_workers),
+        "prefetch_factor", summary_integer(l->prefetch_factor), "pin_memory",
+        summary_flag(l->pin_memory), "persistent_workers", summary_flag(l->persistent_workers),
+        "iterable", summary_flag(l->iterable), "iterations", summary_integer(l->iterations),
+        "batches", summary_integer(l->batches), "wait", json_number_or_null(l->wait_ms),
+        "first_wait", json_number_or_null(l->first_wait_ms), "background",
+        json_number_or_null(l->background_ms));
+}
+
+static json_t *worker_part(const struct worker_fact *w)
+{
+    double busy = w->alive_ms > 0 ? w->busy_ms / w->alive_ms : NAN;
+    return json_pack("{so so so so so so so so so so}", "rank", summary_integer(w->rank), "pid",
+                     summary_integer(w->pid), "parent_pid", summary_integer(w->parent_pid),
+                     "worker", summary_integer(w->worker_id), "batches",
+                     summary_integer(w->batches), "samples", summary_integer(w->samples), "busy",
+                     json_number_or_null(w->busy_ms), "alive", json_number_or_null(w->alive_ms),
+                     "busy_share", json_number_or_null(busy > 1 ? 1 : busy), "max",
+                     json_number_or_null(w->max_ms));
+}
+
+/* Time of one sample or one batch inside the workers, over all of them. */
+static json_t *worker_cost(const struct facts *facts, int per_sample)
+{
+    double busy = 0, longest = NAN;
+    int64_t n = 0;
+    for (size_t i = 0; i < facts->worker_count; i++) {
+        const struct worker_fact *w = &facts->workers[i];
+        int64_t made = per_sample ? w->samples : w->batches;
+        if (made <= 0 || !isfinite(w->busy_ms))
+            continue;
+        busy += w->busy_ms;
+        n += made;
+        longest = isnan(longest) || w->max_ms > longest ? w->max_ms : longest;
+    }
+    if (n == 0)
+        return json_null();
+    return json_pack("{so so}", "mean", json_number_or_null(busy / (double)n), "max",
+                     json_number_or_null(per_sample ? NAN : longest));
+}
+
+/* hand_over and lines need the workers' own accounts of pickling and of the lines they ran; until a
+ * run has them they are null and empty. */
+json_t *summary_input(const struct facts *facts)
+{
+    json_t *loaders = json_array(), *workers = json_array();
+    int bad = !loaders || !workers;
+    for (size_t i = 0; !bad && i < facts->loader_count; i++)
+        bad = json_array_append_new(loaders, loader_part(&facts->loaders[i])) < 0;
+    for (size_t i = 0; !bad && i < facts->worker_count; i++)
+        bad = json_array_append_new(workers, worker_part(&facts->workers[i])) < 0;
+    if (bad) {
+        json_decref(loaders);
+        json_decref(workers);
+        return NULL;
+    }
+    return json_pack("{so so so so sn s[]}", "loaders", loaders, "workers", workers, "per_sample",
+                     worker_cost(facts, 1), "per_batch", worker_cost(facts, 0), "hand_over",
+                     "lines");
+}
