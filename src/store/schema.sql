@@ -4,6 +4,9 @@
 -- Times are nanoseconds from the start of the run (meta.start_ns is CLOCK_MONOTONIC then).
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
+PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
+PRAGMA user_version = 1;            -- the same number as meta.schema
+
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
     value TEXT                   -- start_ns, duration_ns, node, leat, ended, exit_status, signal,

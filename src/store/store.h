@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_SCHEMA "1"
+#define STORE_SCHEMA     "1"
 #define STORE_STEP_SHIFT 40 /* steps.id = rank << 40 | step */
 
 /* The phases in the order of the columns; one list for store, facts and reports. */
@@ -35,7 +35,7 @@ enum leat_phase {
 #define X(name, text) PHASE_##name,
     LEAT_PHASES(X)
 #undef X
-    PHASES
+        PHASES
 };
 extern const char *const leat_phase_names[PHASES];
 
@@ -107,8 +107,8 @@ typedef int store_row_fn(const struct store_row *row, void *context);
 int store_select(struct store_reader *reader, const char *sql, const int64_t *params,
                  int param_count, store_row_fn *row, void *context, struct leat_err *err);
 int store_column_is_null(const struct store_row *row, int column);
-int64_t store_column_int(const struct store_row *row, int column);   /* 0 for NULL */
-double store_column_real(const struct store_row *row, int column);   /* NaN for NULL */
+int64_t store_column_int(const struct store_row *row, int column);      /* 0 for NULL */
+double store_column_real(const struct store_row *row, int column);      /* NaN for NULL */
 const char *store_column_text(const struct store_row *row, int column); /* NULL for NULL; valid
                                                                            during the callback */
 

@@ -1,0 +1,123 @@
+/* store_sql.c: small things around SQLite that writer and reader share, and the names of the
+ * phases, which are the names of its columns. */
+#include "store/store_internal.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const leat_phase_names[PHASES] = {
+#define X(name, text) text,
+    LEAT_PHASES(X)
+#undef X
+};
+
+int sql_code(int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE: return 0;
+    case SQLITE_NOMEM: return -ENOMEM;
+    case SQLITE_FULL: return -ENOSPC;
+    case SQLITE_IOERR: return -EIO;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return -EBUSY;
+    case SQLITE_PERM:
+    case SQLITE_READONLY: return -EACCES;
+    case SQLITE_CORRUPT: return -LEAT_E_CORRUPT;
+    case SQLITE_NOTADB: return -LEAT_E_FOREIGN;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_ERROR: return -EINVAL;
+    default: return -LEAT_E_STORE;
+    }
+}
+
+int sql_is_disk(int rc)
+{
+    /* An I/O error whose cause is memory is a matter of memory: the same transaction may succeed
+     * a second later. */
+    if (rc == SQLITE_IOERR_NOMEM)
+        return 0;
+    switch (rc & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+    case SQLITE_CORRUPT: /* somebody else wrote into our file */
+    case SQLITE_NOTADB:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+    case SQLITE_NOLFS:
+    case SQLITE_TOOBIG: return 1;
+    default: return 0;
+    }
+}
+
+int sql_exec(sqlite3 *db, const char *sql)
+{
+    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    return rc ? sqlite3_extended_errcode(db) : SQLITE_OK;
+}
+
+int sql_int(sqlite3 *db, const char *sql, int64_t *ret_value)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(statement);
+        if (rc == SQLITE_ROW) {
+            *ret_value = sqlite3_column_int64(statement, 0);
+            rc = SQLITE_OK;
+        } else if (rc == SQLITE_DONE) {
+            rc = SQLITE_NOTFOUND;
+        }
+    }
+    sqlite3_finalize(statement);
+    return rc;
+}
+
+int sql_run(sqlite3_stmt *statement)
+{
+    int rc = sqlite3_step(statement);
+    if (rc == SQLITE_DONE || rc == SQLITE_ROW)
+        rc = SQLITE_OK;
+    else
+        rc = sqlite3_extended_errcode(sqlite3_db_handle(statement));
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement); /* texts point into the log, which moves */
+    return rc;
+}
+
+char *sql_uri(const char *path, const char *parameters)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "-._~/";
+    size_t room = strlen(path) * 3 + strlen(parameters) + 16;
+    char *uri = mem_alloc(room);
+    if (!uri)
+        return NULL;
+    /* "//" at the start would be read as an authority: an absolute path goes after an empty one. */
+    char *out = stpcpy(uri, path[0] == '/' ? "file://" : "file:");
+    for (const char *in = path; *in; in++) {
+        if (strchr(plain, *in))
+            *out++ = *in;
+        else
+            out += sprintf(out, "%%%02X", (unsigned char)*in);
+    }
+    sprintf(out, "?%s", parameters);
+    return uri;
+}
+
+int sql_hist_bin(uint64_t ns)
+{
+    if (ns < 2)
+        return 0;
+    int bin = (int)floor(log((double)ns) / log(1.02));
+    return bin < HIST_BINS ? bin : HIST_BINS - 1;
+}

@@ -1,0 +1,123 @@
+/* writer_thin.c: limits of the tables that grow with time. Written by hand for each table, since
+ * what may go differs: of samples every second one, of spans the shortest, of processes those that
+ * ended long ago.
+ *
+ * Samples are thinned by time: one row is kept in each window of D nanoseconds for each process or
+ * device, and D doubles until the table is half empty. So what is left is even over the whole run,
+ * whatever its length. The last row of a process always stays: its counters are the totals.
+ */
+#include "store/store_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct thin {
+    const char *table;
+    const char *key;  /* samples: one series each; NULL: not a table of samples */
+    const char *drop; /* what to delete otherwise; %lld is the number of rows to go */
+};
+
+static const struct thin tables[THIN_TABLES] = {
+    [THIN_PROC] = {"proc_samples",   "pid",              NULL                       },
+    [THIN_SYS] = {"sys_samples",    "0",                NULL                       },
+    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL                       },
+    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL                       },
+    [THIN_SPANS] = {"spans",          NULL,
+                   "DELETE FROM spans WHERE rowid IN "
+                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)" },
+    [THIN_PROCESSES] = {"processes",      NULL,
+                   "DELETE FROM processes WHERE pid IN (SELECT pid FROM processes ORDER BY "
+                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)"  },
+    [THIN_WORKERS] = {"workers",        NULL,
+                   "DELETE FROM workers WHERE pid IN "
+                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)"       },
+    [THIN_LOADERS] = {"loaders",        NULL,
+                   "DELETE FROM loaders WHERE (pid,loader) IN "
+                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)"},
+    [THIN_LOST] = {"lost",           NULL,
+                   "DELETE FROM lost WHERE rowid IN (SELECT rowid FROM lost ORDER BY n LIMIT "
+                   "%lld)"                                                          },
+};
+
+int thin_find(const char *table)
+{
+    for (int i = 0; i < THIN_TABLES; i++)
+        if (!strcmp(tables[i].table, table))
+            return i;
+    return -1;
+}
+
+static int count_rows(struct store_writer *w, int i)
+{
+    char sql[64];
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", tables[i].table);
+    return sql_int(w->db, sql, &w->table_rows[i]);
+}
+
+static int drop_rows(struct store_writer *w, int i, int64_t rows)
+{
+    char sql[256];
+    if (tables[i].drop)
+        snprintf(sql, sizeof sql, tables[i].drop, (long long)rows);
+    else
+        snprintf(sql, sizeof sql,
+                 "DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s ORDER BY rowid LIMIT %lld)",
+                 tables[i].table, tables[i].table, (long long)rows);
+    int rc = sql_exec(w->db, sql);
+    if (rc)
+        return rc;
+    /* More processes or series than the table has rows: that is a loss, and is told. */
+    snprintf(sql, sizeof sql,
+             "INSERT INTO lost VALUES('samples',%lld,'%s: more than %lld rows, the least telling "
+             "were left out')",
+             (long long)rows, tables[i].table, (long long)w->limits.table_rows);
+    return i == THIN_SPANS || i == THIN_LOST ? SQLITE_OK : sql_exec(w->db, sql);
+}
+
+static int thin_samples(struct store_writer *w, int i)
+{
+    const char *table = tables[i].table, *key = tables[i].key;
+    int64_t window = 0;
+    char sql[512];
+    snprintf(sql, sizeof sql, "SELECT coalesce((SELECT value FROM meta WHERE key='thinned.%s'),0)",
+             table);
+    int rc = sql_int(w->db, sql, &window);
+    /* The first window is two seconds: twice the shortest sampling period in use. */
+    window = window ? window : INT64_C(2000000000);
+    while (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows / 2 &&
+           window < INT64_C(1) << 60) {
+        snprintf(sql, sizeof sql,
+                 "DELETE FROM %s WHERE rowid NOT IN (SELECT min(rowid) FROM %s GROUP BY %s,"
+                 "t_ns/%lld) AND rowid NOT IN (SELECT max(rowid) FROM %s GROUP BY %s)",
+                 table, table, key, (long long)window, table, key);
+        rc = sql_exec(w->db, sql);
+        if (rc == SQLITE_OK)
+            rc = count_rows(w, i);
+        snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO meta VALUES('thinned.%s','%lld')", table,
+                 (long long)window);
+        if (rc == SQLITE_OK)
+            rc = sql_exec(w->db, sql);
+        window *= 2;
+    }
+    return rc;
+}
+
+int thin_tables(struct store_writer *w)
+{
+    for (int i = 0; i < THIN_TABLES; i++) {
+        if (w->table_rows[i] <= w->limits.table_rows)
+            continue;
+        /* Rows that replaced others were counted too: look before anything is deleted. */
+        int rc = count_rows(w, i);
+        if (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows && tables[i].key)
+            rc = thin_samples(w, i);
+        if (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows) {
+            int64_t rows = w->limits.table_rows / 2;
+            rc = drop_rows(w, i, rows);
+            w->table_rows[i] -= rows;
+        }
+        if (rc)
+            return rc;
+    }
+    return SQLITE_OK;
+}
