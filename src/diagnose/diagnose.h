@@ -10,11 +10,8 @@
 int diagnose(const struct facts *facts, struct findings *ret_findings, struct leat_err *err);
 
 /* Distribution of a phase over kept steps (phase = PHASES for the whole step), of one rank or, with
- * rank = -1, of the typical rank (the one with the median step time). */
-struct step_stats {
-    double mean, median, p90, p99; /* ms; NaN when not measured */
-    double share;                  /* of total kept time */
-};
+ * rank = -1, of the typical rank (facts.typical). All NaN for a rank or a phase that is not there.
+ * facts_load computes them once; for facts made by hand they are computed on each call. */
 void facts_stats(const struct facts *facts, int rank, int phase, struct step_stats *ret_stats);
 
 #endif

@@ -15,6 +15,13 @@
 /* Step times of one rank, kept steps only (warm-up and compile steps are counted, not kept). One
  * array a phase, all of `count` entries; NULL when the phase was not measured. Where old steps were
  * folded, an entry stands for `weight` steps and holds their mean. */
+struct step_stats { /* distribution of a phase, or of the whole step, over kept steps; ms */
+    double mean, median, p90, p99; /* NaN when not measured */
+    double share;                  /* of total kept time */
+};
+
+struct fold_bin; /* below */
+
 struct rank_facts {
     int rank, local_rank;
     int64_t pid;
@@ -30,13 +37,23 @@ struct rank_facts {
     double *phase_ms[PHASES];
     double *weight;
     uint32_t *flags;
-    double kept_ms;       /* sum of wall over kept steps */
-    int64_t samples;      /* of kept steps; -1 unknown */
-    int64_t micro_steps;  /* batches in kept steps */
-    double cost_ms;       /* leat's own cost per step: records x measured cost */
-    double eval_ms;       /* evaluation, all of the run */
-    uint32_t signals;     /* enum leat_signal */
-    int inference;        /* its steps are batches: no optimizer was seen */
+    double kept_ms;                    /* sum of wall over kept steps */
+    int64_t samples;                   /* of kept steps; -1 unknown */
+    int64_t micro_steps;               /* batches in kept steps */
+    double cost_ms;                    /* leat's own cost per step: records x measured cost */
+    double eval_ms;                    /* evaluation, all of the run */
+    uint32_t signals;                  /* enum leat_signal */
+    int inference;                     /* its steps are batches: no optimizer was seen */
+    int folded;                        /* some entries stand for several steps */
+    struct fold_bin *bins[PHASES + 1]; /* distribution of the folded steps; the last is the wall */
+    size_t bin_count[PHASES + 1];
+    struct step_stats
+        *stats; /* PHASES + 1 of them, the last for the wall; NULL: not yet computed */
+};
+
+struct fold_bin {
+    double ms; /* middle of the bin */
+    double n;
 };
 
 struct span_fact {
@@ -106,6 +123,7 @@ struct facts {
     struct rank_facts *ranks; /* ordered by rank; only ranks that made at least one step */
     size_t rank_count;
     int world_size; /* what the ranks said; 1 without ranks */
+    int typical;    /* index of the typical rank (facts_steps.c says which); -1: no steps */
     int training;   /* 1: steps are optimizer rounds; 0: inference; -1: no steps at all */
 
     struct span_fact *spans;

@@ -1,5 +1,5 @@
 /* finding.h: what a rule says. A finding carries the numbers it rests on, with the query that finds
- * their rows in run.db; one without evidence is a bug, and findings_add refuses it. */
+ * their rows in run.db; one without evidence is a bug, and diagnose() refuses it. */
 #ifndef LEAT_DIAGNOSE_FINDING_H
 #define LEAT_DIAGNOSE_FINDING_H
 
@@ -26,14 +26,14 @@ struct finding {
     char *summary, *action;
     enum severity severity;
     enum section section;
-    int rank, worker;          /* -1: the whole run */
-    char *node;                /* NULL: the whole run */
-    int64_t pid;               /* -1 */
-    double from_ms, to_ms;     /* the interval it speaks of */
-    double share;              /* of kept step time it would give back; 0 when it is not about time */
-    double predicted_gain;     /* ratio: new throughput / old - 1; NaN when not predicted */
-    double confidence;         /* 0..1 */
-    int stops_run;             /* memory, OOM, throttling that stopped or slowed the run */
+    int rank, worker;      /* -1: the whole run */
+    char *node;            /* NULL: the whole run */
+    int64_t pid;           /* -1 */
+    double from_ms, to_ms; /* the interval it speaks of */
+    double share;          /* of kept step time it would give back; 0 when it is not about time */
+    double predicted_gain; /* ratio: new throughput / old - 1; NaN when not predicted */
+    double confidence;     /* 0..1 */
+    int stops_run;         /* memory, OOM, throttling that stopped or slowed the run */
     struct evidence *evidence;
     size_t evidence_count;
     struct place *where;
@@ -55,6 +55,8 @@ void finding_advise(struct finding *f, const char *fmt, ...) __attribute__((form
 void finding_cause(struct finding *f, const char *cause);
 void finding_prove(struct finding *f, const char *what, double value, const char *unit,
                    const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
+void finding_place(struct finding *f, const char *where, double share); /* "file:line" */
+int findings_has(const struct findings *list, const char *label);
 void findings_done(struct findings *list);
 
 const char *severity_text(enum severity severity); /* info, warning, critical */

@@ -1,0 +1,172 @@
+/* finding.c: building a list of findings. A failed allocation is remembered in the list, and every
+ * setter takes NULL, so that a rule states what it found without a check on each line. */
+#include "diagnose/finding.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A finding has no pointer back to its list (the list may move when it grows), so a setter that
+ * runs out of memory leaves the text NULL, or takes away the label where NULL has a meaning;
+ * diagnose() looks for such gaps before it hands the list out. */
+static void spoil(struct finding *f)
+{
+    mem_free(f->label);
+    f->label = NULL;
+}
+
+static char *format(const char *fmt, va_list args)
+{
+    char *text = NULL;
+    va_list again;
+    va_copy(again, args);
+    int need = vsnprintf(NULL, 0, fmt, args);
+    if (need >= 0 && (text = mem_alloc((size_t)need + 1)))
+        vsnprintf(text, (size_t)need + 1, fmt, again);
+    va_end(again);
+    return text;
+}
+
+struct finding *findings_add(struct findings *list, const char *label, enum section section,
+                             enum severity severity)
+{
+    if (mem_reserve(&list->items, &list->capacity, list->count + 1, sizeof *list->items) < 0) {
+        list->failed = 1;
+        return NULL;
+    }
+    struct finding *f = &list->items[list->count];
+    *f = (struct finding){.severity = severity,
+                          .section = section,
+                          .rank = -1,
+                          .worker = -1,
+                          .pid = -1,
+                          .predicted_gain = NAN,
+                          .confidence = 1};
+    list->count++;
+    f->label = mem_strdup(label);
+    f->kind = mem_strdup(label);
+    for (char *c = f->kind; c && *c; c++)
+        if (*c == ' ' || *c == '-')
+            *c = '_';
+    return f;
+}
+
+void finding_say(struct finding *f, const char *fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    mem_free(f->summary);
+    f->summary = format(fmt, args);
+    va_end(args);
+}
+
+void finding_advise(struct finding *f, const char *fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    mem_free(f->action);
+    f->action = format(fmt, args);
+    va_end(args);
+}
+
+void finding_cause(struct finding *f, const char *cause)
+{
+    if (!f)
+        return;
+    mem_free(f->cause);
+    f->cause = mem_strdup(cause);
+    if (cause && !f->cause)
+        spoil(f);
+}
+
+void finding_prove(struct finding *f, const char *what, double value, const char *unit,
+                   const char *rows_fmt, ...)
+{
+    if (!f)
+        return;
+    struct evidence *grown = mem_resize(f->evidence, f->evidence_count + 1, sizeof *grown);
+    if (!grown) {
+        spoil(f);
+        return;
+    }
+    f->evidence = grown;
+    va_list args;
+    va_start(args, rows_fmt);
+    grown[f->evidence_count++] = (struct evidence){.what = mem_strdup(what),
+                                                   .unit = mem_strdup(unit),
+                                                   .rows = format(rows_fmt, args),
+                                                   .value = value};
+    va_end(args);
+}
+
+void finding_place(struct finding *f, const char *where, double share)
+{
+    const char *colon = where ? strrchr(where, ':') : NULL;
+    int64_t line = -1;
+    if (!f || !colon || colon == where || num_parse_i64(colon + 1, &line) < 0)
+        return;
+    struct place *grown = mem_resize(f->where, f->where_count + 1, sizeof *grown);
+    if (!grown) {
+        spoil(f);
+        return;
+    }
+    f->where = grown;
+    char *file = mem_alloc((size_t)(colon - where) + 1);
+    if (file)
+        memcpy(file, where, (size_t)(colon - where));
+    grown[f->where_count++] = (struct place){.file = file, .line = (int)line, .share = share};
+}
+
+int findings_has(const struct findings *list, const char *label)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].label && strcmp(list->items[i].label, label) == 0)
+            return 1;
+    return 0;
+}
+
+void findings_done(struct findings *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct finding *f = &list->items[i];
+        for (size_t j = 0; j < f->evidence_count; j++) {
+            mem_free(f->evidence[j].what);
+            mem_free(f->evidence[j].unit);
+            mem_free(f->evidence[j].rows);
+        }
+        for (size_t j = 0; j < f->where_count; j++)
+            mem_free(f->where[j].file);
+        mem_free(f->evidence);
+        mem_free(f->where);
+        mem_free(f->kind);
+        mem_free(f->label);
+        mem_free(f->cause);
+        mem_free(f->summary);
+        mem_free(f->action);
+        mem_free(f->node);
+    }
+    mem_free(list->items);
+    *list = (struct findings){0};
+}
+
+const char *severity_text(enum severity severity)
+{
+    static const char *const texts[] = {"info", "warning", "critical"};
+    return texts[severity];
+}
+
+const char *section_text(enum section section)
+{
+    static const char *const texts[] = {"step_time", "memory", "system", "process"};
+    return texts[section];
+}

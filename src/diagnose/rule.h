@@ -1,0 +1,99 @@
+/* rule.h: what a rule is, and the measures that several rules share. Internal to this room.
+ *
+ * A rule is one file with one function: it looks at the facts, and at what rules before it in the
+ * table have found, and adds findings or nothing. It measures nothing anew, reads no file and no
+ * clock, so the same facts give the same findings. A rule that runs out of memory sets
+ * found->failed.
+ */
+#ifndef LEAT_DIAGNOSE_RULE_H
+#define LEAT_DIAGNOSE_RULE_H
+
+#include "diagnose/diagnose.h"
+
+struct rule {
+    const char
+        *name; /* of the file rule_NAME.c and of the golden databases NAME-*-{fires,silent} */
+    void (*apply)(const struct facts *facts, struct findings *found);
+};
+extern const struct rule rules[]; /* in the order in which they are applied */
+extern const size_t rule_count;
+
+#define X(name) void rule_##name(const struct facts *facts, struct findings *found);
+/* Step time first: later rules refer to its verdict. Within it, what explains waiting comes before
+ * what would otherwise complain of it, and the rules that say "nothing else" come last. */
+#define DIAGNOSE_RULES(X)                                                                          \
+    X(input)                                                                                       \
+    X(compute)                                                                                     \
+    X(insufficient)                                                                                \
+    X(balanced)
+DIAGNOSE_RULES(X)
+#undef X
+
+/* ---- thresholds of verdicts.md that several rules use --------------------------------------- */
+
+#define BOUND_WARNING  0.10 /* share of kept time from which a phase is a verdict */
+#define BOUND_CRITICAL 0.20
+#define STALL_SHARE    0.05 /* what the slowest 1 % must hold */
+#define COST_FLOOR     10.0 /* nothing rests on less than ten times leat's own cost */
+#define CAPPED_STEPS   20   /* with fewer kept steps, severity is capped at warning */
+#define LEAST_STEPS    2    /* with fewer kept steps there is no verdict */
+
+/* ---- measures (measure.c) ------------------------------------------------------------------- */
+
+/* The rank whose step time stands for the run; NULL when no rank made a step. */
+const struct rank_facts *typical_rank(const struct facts *facts);
+
+/* NULL where the run has too little for any verdict on step time: no kept steps, or steps shorter
+ * than the floor. Else the typical rank. */
+const struct rank_facts *judged_rank(const struct facts *facts);
+
+/* Mean per kept step in ms, and share of kept time, of a phase; 0 when it was not measured. */
+double phase_mean(const struct rank_facts *rank, int phase);
+double phase_share(const struct rank_facts *rank, int phase);
+
+/* The slowest 1 % of the kept steps, one at the least. `slow` has one byte an entry. */
+struct slowest {
+    unsigned char *slow; /* owned by the caller: mem_free */
+    int64_t steps;
+    double share;      /* of kept time that they hold */
+    double fair_share; /* what as many average steps would hold */
+};
+int slowest_find(const struct rank_facts *rank, struct slowest *ret_slowest);
+int slowest_stalls(const struct slowest *slowest); /* 1: they hold enough to be a stall */
+
+/* The share of `phase_bits` (1 << phase, summed) as a *-BOUND verdict sees it: 0 when below the
+ * threshold or the floor, or when it vanishes without the slowest 1 % of steps (then it is an
+ * INTERMITTENT STALL). Sets found->failed when out of memory. */
+double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct findings *found);
+
+enum severity share_severity(double share);
+
+/* 1 when a step-time finding of warning or above is in the list. */
+int step_time_warned(const struct findings *found);
+
+/* Throughput gained when a step of `wall_ms` becomes `new_ms`; NaN when that is no gain. */
+double gain_of(double wall_ms, double new_ms);
+
+/* The interval of kept steps in ms of the run. */
+void kept_interval(const struct rank_facts *rank, double *ret_from_ms, double *ret_to_ms);
+
+/* The loader that feeds the training (or the inference) of a rank: the one waited for longest.
+ * NULL when none was seen. */
+const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
+
+/* CPU time per wall time of a process (cores in use) between two times; NaN when not sampled. */
+double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
+/* Mean of the machine's CPU use, 0..1, between two times; NaN when not sampled. */
+double machine_cpu(const struct facts *facts, double from_ms, double to_ms);
+
+/* " Time to make batches is inside forward ..." when the run has no loader, else "". */
+const char *no_loader_note(const struct facts *facts);
+
+/* ---- why the input is slow (cause_input.c) --------------------------------------------------- */
+
+/* Says why the input of `rank` is slow: cause, action, place, predicted gain and evidence; without
+ * a clear cause, what is known. `input_ms` is what the finding is about, per step. */
+void explain_input(const struct facts *facts, const struct rank_facts *rank, double input_ms,
+                   struct finding *finding);
+
+#endif

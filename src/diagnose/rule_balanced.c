@@ -1,0 +1,29 @@
+/* rule_balanced.c: BALANCED: nothing stood out, and nothing that was needed is missing. The last of
+ * the step-time rules: it speaks when all the others are silent. */
+#include "diagnose/rule.h"
+
+void rule_balanced(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = judged_rank(facts);
+    if (!r)
+        return;
+    for (size_t i = 0; i < found->count; i++)
+        if (found->items[i].section == SECTION_STEP_TIME)
+            return;
+    struct finding *f = findings_add(found, "BALANCED", SECTION_STEP_TIME, SEVERITY_INFO);
+    if (!f)
+        return;
+    double compute = phase_share(r, PHASE_FORWARD) + phase_share(r, PHASE_BACKWARD) +
+                     phase_share(r, PHASE_OPTIMIZER);
+    double wait = phase_share(r, PHASE_SYNC) + phase_share(r, PHASE_OTHER);
+    f->rank = facts->rank_count > 1 ? r->rank : -1;
+    finding_say(f,
+                "No phase stands out: input %.0f %%, compute %.0f %%, waiting %.0f %% of the "
+                "step time.",
+                100 * phase_share(r, PHASE_INPUT), 100 * compute, 100 * wait);
+    finding_advise(f, "Nothing needs to change.%s", no_loader_note(facts));
+    finding_prove(f, "input share", phase_share(r, PHASE_INPUT), "ratio", "steps WHERE id>>40 = %d",
+                  r->rank);
+    finding_prove(f, "compute share", compute, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "wait share", wait, "ratio", "steps WHERE id>>40 = %d", r->rank);
+}

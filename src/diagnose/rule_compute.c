@@ -1,0 +1,47 @@
+/* rule_compute.c: COMPUTE-BOUND: the model itself takes the time, which is as it should be. Said
+ * only when nothing else is wrong with the step time, and only when the input could be seen: where
+ * the hook on the DataLoader is missing, waiting for batches would hide inside the forward. */
+#include "diagnose/rule.h"
+
+#include <leat/recorder.h>
+
+#define COMPUTE_SHARE 0.90
+
+void rule_compute(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = judged_rank(facts);
+    if (!r || step_time_warned(found) || !(r->signals & LEAT_SIGNAL_FETCH))
+        return;
+    const int parts[] = {PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER};
+    double share = 0;
+    int largest = PHASE_FORWARD;
+    for (int i = 0; i < 3; i++) {
+        share += phase_share(r, parts[i]);
+        if (phase_share(r, parts[i]) > phase_share(r, largest))
+            largest = parts[i];
+    }
+    if (share < COMPUTE_SHARE)
+        return;
+    struct finding *f = findings_add(found, "COMPUTE-BOUND", SECTION_STEP_TIME, SEVERITY_INFO);
+    if (!f)
+        return;
+    f->rank = facts->rank_count > 1 ? r->rank : -1;
+    finding_say(f,
+                "Forward, backward and optimizer take %.0f %% of the step time; the largest is the "
+                "%s with %.2f ms of %.2f ms a step.",
+                100 * share, leat_phase_names[largest], phase_mean(r, largest),
+                r->kept_ms / (double)r->kept);
+    const char *advice = largest == PHASE_FORWARD
+                             ? "The input keeps up. To go faster, make the forward cheaper: "
+                               "torch.compile, lower precision, or a larger batch."
+                         : largest == PHASE_BACKWARD
+                             ? "The input keeps up. To go faster, make the backward cheaper: "
+                               "torch.compile, lower precision, or a larger batch."
+                             : "The input keeps up. To go faster, make the optimizer "
+                               "cheaper: fused=True or foreach=True where it has them.";
+    finding_advise(f, "%s%s", advice, no_loader_note(facts));
+    finding_prove(f, "compute share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    for (int i = 0; i < 3; i++)
+        finding_prove(f, leat_phase_names[parts[i]], phase_mean(r, parts[i]), "ms",
+                      "steps WHERE id>>40 = %d", r->rank);
+}

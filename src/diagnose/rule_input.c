@@ -1,0 +1,24 @@
+/* rule_input.c: INPUT-BOUND: the training waits for batches. The share is of kept time on the
+ * typical rank; a rank that alone waits for its input is an INPUT STRAGGLER (rule_straggler.c). */
+#include "diagnose/rule.h"
+
+void rule_input(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = judged_rank(facts);
+    double share = r ? bound_share(r, 1u << PHASE_INPUT, found) : 0;
+    if (!(share > 0))
+        return;
+    double input_ms = phase_mean(r, PHASE_INPUT), wall_ms = r->kept_ms / (double)r->kept;
+    struct finding *f =
+        findings_add(found, "INPUT-BOUND", SECTION_STEP_TIME, share_severity(share));
+    if (!f)
+        return;
+    f->share = share;
+    f->rank = facts->rank_count > 1 ? r->rank : -1;
+    finding_say(f, "Waiting for batches takes %.0f %% of the step time: %.2f ms of %.2f ms a step.",
+                100 * share, input_ms, wall_ms);
+    finding_prove(f, "input share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "input per step", input_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "step", wall_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    explain_input(facts, r, input_ms, f);
+}

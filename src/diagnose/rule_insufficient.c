@@ -1,0 +1,124 @@
+/* rule_insufficient.c: INSUFFICIENT DATA: what is missing, and how to get it. One finding, for the
+ * first thing that is missing along the way from the process to the step. */
+#include "diagnose/rule.h"
+
+#include <leat/recorder.h>
+
+#include <string.h>
+
+static struct finding *say(struct findings *found)
+{
+    return findings_add(found, "INSUFFICIENT DATA", SECTION_STEP_TIME, SEVERITY_INFO);
+}
+
+/* The process that matters when there are no steps: the first that spoke. */
+static const struct proc_fact *first_recorded(const struct facts *facts)
+{
+    for (size_t i = 0; i < facts->proc_count; i++)
+        if (facts->procs[i].recorded)
+            return &facts->procs[i];
+    return NULL;
+}
+
+static const struct lost_fact *lost_ranks(const struct facts *facts)
+{
+    for (size_t i = 0; i < facts->lost_count; i++)
+        if (strcmp(facts->lost[i].what, "ranks") == 0 && facts->lost[i].why[0])
+            return &facts->lost[i];
+    return NULL;
+}
+
+static void no_steps(const struct facts *facts, struct findings *found)
+{
+    const struct proc_fact *spoke = first_recorded(facts);
+    const struct lost_fact *lost = lost_ranks(facts);
+    struct finding *f = say(found);
+    if (!spoke && lost) {
+        finding_say(f, "No process reported to leat: %s", lost->why);
+        finding_advise(f, "Let the command inherit PYTHONPATH as `leat run` sets it: append to it "
+                          "instead of replacing it, and do not start Python with -I, -E or -S.");
+        finding_prove(f, "processes that could not report", (double)lost->n, "processes",
+                      "lost WHERE what = 'ranks'");
+    } else if (!spoke) {
+        finding_say(f, "No Python process reported to leat, so there are no steps to judge.");
+        finding_advise(f,
+                       "Run a Python script, or a command that starts one. Python must not run "
+                       "with -I, -E or -S, which hide PYTHONPATH, and the command must not clear "
+                       "its environment.");
+        finding_prove(f, "processes that reported", 0, "processes", "processes WHERE recorded = 1");
+    } else if (!facts->torch[0]) {
+        finding_say(f, "The script does not use torch, so there are no training steps to judge.");
+        finding_advise(f, "Run a script that trains with PyTorch, or mark the steps of any loop by "
+                          "calling leat.step() at the end of each.");
+        finding_prove(f, "processes that imported torch", 0, "processes",
+                      "processes WHERE torch IS NOT NULL");
+    } else {
+        finding_say(f,
+                    "torch was imported, but no step was seen: no optimizer stepped and no "
+                    "DataLoader gave a batch%s%s.",
+                    spoke->missing[0] ? "; missing hooks: " : "", spoke->missing);
+        finding_advise(f,
+                       "Let the script get as far as its training loop, or mark steps by calling "
+                       "leat.step() at the end of each.");
+        finding_prove(f, "steps", 0, "steps", "steps");
+    }
+}
+
+static void too_few(const struct rank_facts *r, struct findings *found)
+{
+    struct finding *f = say(found);
+    finding_say(f,
+                "Only %lld of %lld steps can be judged (%lld were warm-up, %lld compiled); a "
+                "verdict needs %d.",
+                (long long)r->kept, (long long)r->steps, (long long)r->warmup_steps,
+                (long long)r->compile_steps, LEAST_STEPS);
+    finding_advise(f, "Let it run for more steps: 20 or more give a full verdict.");
+    finding_prove(f, "kept steps", (double)r->kept, "steps", "steps WHERE id>>40 = %d", r->rank);
+}
+
+static void too_short(const struct rank_facts *r, struct findings *found)
+{
+    struct finding *f = say(found);
+    double wall_ms = r->kept_ms / (double)r->kept;
+    finding_say(
+        f,
+        "A step takes %.3f ms, less than ten times leat's own cost of %.3f ms, so its parts "
+        "cannot be judged.",
+        wall_ms, r->cost_ms);
+    finding_advise(f, "Larger batches make steps long enough to judge; so does calling leat.step() "
+                      "once every few iterations.");
+    finding_prove(f, "step", wall_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "leat's cost per step", r->cost_ms, "ms",
+                  "processes WHERE rank = %d AND role = 'main'", r->rank);
+}
+
+static void missing_signal(const struct facts *facts, const struct rank_facts *r,
+                           struct findings *found)
+{
+    const char *why = "";
+    for (size_t i = 0; i < facts->proc_count; i++)
+        if (facts->procs[i].pid == r->pid)
+            why = facts->procs[i].missing;
+    struct finding *f = say(found);
+    finding_say(f,
+                "Batches could not be seen in this run, so waiting for input cannot be told from "
+                "computing%s%s.",
+                why[0] ? ": " : "", why);
+    finding_advise(f, "Iterate over leat.wrap_loader(loader), or put the fetch into "
+                      "leat.phase(\"input\").");
+    finding_prove(f, "processes without the fetch signal", 1, "processes",
+                  "processes WHERE pid = %lld", (long long)r->pid);
+}
+
+void rule_insufficient(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = typical_rank(facts);
+    if (!r)
+        no_steps(facts, found);
+    else if (r->kept < LEAST_STEPS || !(r->kept_ms > 0))
+        too_few(r, found);
+    else if (!judged_rank(facts))
+        too_short(r, found);
+    else if (!(r->signals & LEAT_SIGNAL_FETCH) && !step_time_warned(found))
+        missing_signal(facts, r, found);
+}

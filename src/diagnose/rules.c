@@ -1,0 +1,8 @@
+/* rules.c: the table of rules. A new rule is one file rule_NAME.c, one row in rule.h, and two
+ * golden databases: one that fires it and one that must not. */
+#include "diagnose/rule.h"
+
+#define X(name) {#name, rule_##name},
+const struct rule rules[] = {DIAGNOSE_RULES(X)};
+#undef X
+const size_t rule_count = sizeof rules / sizeof *rules;
