@@ -56,6 +56,8 @@ def room_of(path):
 
 def check_include(root, path, quote, target):
     """Yields what is wrong with one include of one file."""
+    if quote == '"' and (root / path).parent.joinpath(target).exists():
+        return  # a neighbour, whatever foreign header it is named after
     for pattern, homes in HOMES:
         if re.fullmatch(pattern, target):
             if not any(path == home or (home[-1] == "/" and path.startswith(home)) for home in homes):
@@ -71,10 +73,8 @@ def check_include(root, path, quote, target):
     if path.startswith("include/"):
         yield f'an installed header includes "{target}", which is not installed'
     elif "/" not in target:
-        # A neighbour, or a file that the build makes for this room.
-        generated = not list(root.glob(f"src/*/{target}"))
-        neighbour = (root / path).with_name(target).exists()
-        if room and not neighbour and not generated:
+        # A file that the build makes for this room is nowhere in the tree.
+        if room and list(root.glob(f"src/*/{target}")):
             yield f'includes "{target}" of another room without naming the room'
     elif head not in LEVEL:
         yield f'includes "{target}": there is no room "{head}"'

@@ -42,6 +42,7 @@ has_venv() { venv_works || "$PYTHON" -c 'import venv, ensurepip'; }
 venv_works() { .venv/bin/python -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)' && .venv/bin/python -m pip --version; }
 
 look() {
+    hash -r
     missing=()
     need gcc has cc
     need libc6-dev has_libc
@@ -59,9 +60,6 @@ look() {
         need clang-format has clang-format
         need cppcheck has cppcheck
         need shellcheck has shellcheck
-    fi
-    if [ "$purpose" = wheel ]; then
-        need patchelf has patchelf
     fi
 }
 
