@@ -1,0 +1,104 @@
+"""leat finds out what a training waits for: `leat run train.py`.
+
+Nothing here is needed for that. These functions tell leat what it cannot see by itself; outside
+`leat run` they do nothing and cost next to nothing.
+
+    leat.step()                    a step ends here, for loops without a torch optimizer
+    with leat.phase("tokenize"):   a span with a name of your own
+    leat.wrap_loader(stream)       batches from something that is not a DataLoader
+    leat.final_summary()           the result of a finished run, as a dict
+"""
+
+import functools
+import os
+
+from leat import _core, _state
+
+__all__ = ["final_summary", "phase", "step", "wrap_loader"]
+__version__ = _core.VERSION
+
+_on = None  # None: not asked yet
+
+
+def _recording():
+    global _on
+    if _on is None:
+        _on = _state.open_recorder()
+    return _on
+
+
+def step():
+    """Marks the end of a step. With it in the loop, it alone decides what a step is."""
+    if _recording():
+        if not _state.said.signals & _core.SIGNAL_STEP or not _state.here.speaks:
+            _state.speak_main()
+            _state.signals(_core.SIGNAL_STEP)
+        t = _state.now()
+        _state.record(_core.STEP, 0, 0, 0, t, t)
+
+
+class phase:
+    """A named span, as a context manager or as a decorator. A name of one of the phases (input,
+    h2d, forward, backward, optimizer, sync) charges that phase; any other is a named part of the
+    step."""
+
+    def __init__(self, name):
+        self.name = str(name)
+
+    def __enter__(self):
+        here = _state.here
+        if not _recording():
+            here.phases = (*here.phases, 0)
+            return self
+        _state.name_id(self.name)
+        here.phases = (*here.phases, _state.now())
+        return self
+
+    def __exit__(self, kind, error, trace):
+        here = _state.here
+        if here.phases:
+            t0 = here.phases[-1]
+            here.phases = here.phases[:-1]
+            if t0:
+                flags = 0 if kind is None else _core.FLAG_ERROR
+                _state.record(_core.NAMED, flags, _state.name_id(self.name), 0, t0)
+        return False
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def named(*args, **kwargs):
+            with self:
+                return function(*args, **kwargs)
+
+        return named
+
+
+def wrap_loader(iterable, name=None):
+    """The same iterable, whose batches are seen as those of a DataLoader are. It keeps its length,
+    can be iterated again as often as the original, and passes every other attribute through."""
+    from leat import _wrap_loader
+
+    return _wrap_loader.wrap(iterable, name)
+
+
+def final_summary(path=None):
+    """The parsed final_summary.json of a run.
+
+    `path` may be that file or a run's folder. Without it, the newest one below logs/ is read. While
+    a run goes on there is none yet (leat writes it when the training has ended), so inside
+    `leat run` a call without path returns None; so does one that finds no run at all.
+    """
+    import glob
+    import json
+
+    if path is None:
+        if os.environ.get("LEAT_SOCKET"):
+            return None
+        found = glob.glob(os.path.join("logs", "*", "final_summary.json"))
+        if not found:
+            return None
+        path = max(found, key=os.path.getmtime)
+    elif os.path.isdir(path):
+        path = os.path.join(path, "final_summary.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)

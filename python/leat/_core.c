@@ -1,0 +1,221 @@
+/* _core.c: the recorder (include/leat/recorder.h) as a Python module.
+ *
+ * Arguments, GIL and exceptions; what is recorded and when is decided in the Python files beside
+ * it, how it is recorded in src/record. Built against the limited API of Python 3.9, so that one
+ * file serves every interpreter a user may bring.
+ *
+ * record() is called a handful of times in every training step. It takes its arguments straight
+ * from the tuple: the format parser of PyArg_ParseTuple costs more than the record itself.
+ */
+#define Py_LIMITED_API 0x03090000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "leat/recorder.h"
+
+#include <stdio.h>
+
+static PyObject *core_open(PyObject *self, PyObject *unused)
+{
+    int result;
+    Py_BEGIN_ALLOW_THREADS;
+    result = leat_recorder_open();
+    Py_END_ALLOW_THREADS;
+    return PyLong_FromLong(result);
+}
+
+static PyObject *core_close(PyObject *self, PyObject *unused)
+{
+    leat_recorder_close();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_recording(PyObject *self, PyObject *unused)
+{
+    return PyBool_FromLong(leat_recording());
+}
+
+static PyObject *core_now_ns(PyObject *self, PyObject *unused)
+{
+    return PyLong_FromUnsignedLongLong(leat_now_ns());
+}
+
+static PyObject *core_record(PyObject *self, PyObject *args)
+{
+    Py_ssize_t count = PyTuple_Size(args);
+    if (count < 5 || count > 6) {
+        PyErr_SetString(PyExc_TypeError, "record(kind, flags, id, arg, t0[, t1]) takes 5 or 6");
+        return NULL;
+    }
+    /* The time is taken before anything else, so that the span does not contain the record. */
+    uint64_t t1 = count == 5 ? leat_now_ns() : PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 5));
+    unsigned long kind = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 0));
+    unsigned long flags = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 1));
+    unsigned long id = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 2));
+    uint64_t arg = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 3));
+    uint64_t t0 = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 4));
+    if (PyErr_Occurred())
+        return NULL;
+    if (kind >= LEAT_REC_KINDS) {
+        PyErr_Format(PyExc_ValueError, "record: there is no kind %lu", kind);
+        return NULL;
+    }
+    if (kind != LEAT_REC_NONE) /* the hooks time their own path with a record that says nothing */
+        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t0, t1);
+    return PyBool_FromLong(leat_recording());
+}
+
+static PyObject *core_nest(PyObject *self, PyObject *change)
+{
+    long value = PyLong_AsLong(change);
+    if (value == -1 && PyErr_Occurred())
+        return NULL;
+    leat_recorder_nest((int)value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_name(PyObject *self, PyObject *args)
+{
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s", &name))
+        return NULL;
+    return PyLong_FromUnsignedLong(leat_recorder_name(name));
+}
+
+static PyObject *core_loader(PyObject *self, PyObject *args)
+{
+    struct leat_loader_info info = {0};
+    const char *dataset, *where;
+    long long length;
+    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable;
+    if (!PyArg_ParseTuple(args, "Liiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
+                          &pin_memory, &persistent_workers, &iterable, &dataset, &where))
+        return NULL;
+    info.dataset_length = length;
+    info.batch_size = batch_size;
+    info.num_workers = num_workers;
+    info.prefetch_factor = prefetch_factor;
+    info.pin_memory = pin_memory;
+    info.persistent_workers = persistent_workers;
+    info.iterable = iterable;
+    snprintf(info.dataset, sizeof info.dataset, "%s", dataset);
+    snprintf(info.where, sizeof info.where, "%s", where);
+    return PyLong_FromUnsignedLong(leat_recorder_loader(&info));
+}
+
+static PyObject *core_role(PyObject *self, PyObject *args)
+{
+    int role, worker_id = -1;
+    if (!PyArg_ParseTuple(args, "i|i", &role, &worker_id))
+        return NULL;
+    if (role < LEAT_ROLE_OTHER || role > LEAT_ROLE_WORKER) {
+        PyErr_Format(PyExc_ValueError, "role: there is no role %d", role);
+        return NULL;
+    }
+    leat_recorder_role((enum leat_role)role, worker_id);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_rank(PyObject *self, PyObject *args)
+{
+    int rank, local_rank, world_size;
+    if (!PyArg_ParseTuple(args, "iii", &rank, &local_rank, &world_size))
+        return NULL;
+    leat_recorder_rank(rank, local_rank, world_size);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_signals(PyObject *self, PyObject *signals)
+{
+    unsigned long value = PyLong_AsUnsignedLong(signals);
+    if (PyErr_Occurred())
+        return NULL;
+    leat_recorder_signals((unsigned)value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_cost(PyObject *self, PyObject *cost_ns)
+{
+    unsigned long long value = PyLong_AsUnsignedLongLong(cost_ns);
+    if (PyErr_Occurred())
+        return NULL;
+    leat_recorder_cost(value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_fact(PyObject *self, PyObject *args)
+{
+    const char *key, *value;
+    if (!PyArg_ParseTuple(args, "ss", &key, &value))
+        return NULL;
+    leat_recorder_fact(key, value);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef core_methods[] = {
+    {"open",      core_open,      METH_NOARGS,  "open() -> 0, or a negative errno."                       },
+    {"close",     core_close,     METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
+    {"recording", core_recording, METH_NOARGS,  "recording() -> bool."                                    },
+    {"now_ns",    core_now_ns,    METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
+    {"record",    core_record,    METH_VARARGS,
+     "record(kind, flags, id, arg, t0[, t1=now]) -> whether somebody still listens."                      },
+    {"nest",      core_nest,      METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
+    {"name",      core_name,      METH_VARARGS, "name(text) -> id."                                       },
+    {"loader",    core_loader,    METH_VARARGS,
+     "loader(dataset_length, batch_size, num_workers, prefetch_factor, pin_memory, "
+     "persistent_workers, iterable, dataset, where) -> id."                                               },
+    {"role",      core_role,      METH_VARARGS, "role(role[, worker_id])."                                },
+    {"rank",      core_rank,      METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
+    {"signals",   core_signals,   METH_O,       "signals(bits): adds to those already set."               },
+    {"cost",      core_cost,      METH_O,       "cost(ns_per_record)."                                    },
+    {"fact",      core_fact,      METH_VARARGS, "fact(key, value)."                                       },
+    {NULL,        NULL,           0,            NULL                                                      },
+};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_core",
+    .m_doc = "leat's recorder; see include/leat/recorder.h.",
+    .m_size = -1,
+    .m_methods = core_methods,
+};
+
+/* Kinds by their name in recorder.h's list, the rest with a prefix that says what they are. */
+static int add_constants(PyObject *module)
+{
+    int bad = PyModule_AddStringConstant(module, "VERSION", LEAT_VERSION);
+#define ADD(name, value) bad |= PyModule_AddIntConstant(module, name, value)
+    ADD("NONE", LEAT_REC_NONE);
+#define X(name, text) ADD(#name, LEAT_REC_##name);
+    LEAT_RECORD_KINDS(X)
+#undef X
+    ADD("FLAG_END", LEAT_REC_END);
+    ADD("FLAG_NOGRAD", LEAT_REC_NOGRAD);
+    ADD("FLAG_ERROR", LEAT_REC_ERROR);
+    ADD("FLAG_NESTED", LEAT_REC_NESTED);
+    ADD("FLAG_RESERVED", LEAT_REC_RESERVED);
+    ADD("SIGNAL_FETCH", LEAT_SIGNAL_FETCH);
+    ADD("SIGNAL_BACKWARD", LEAT_SIGNAL_BACKWARD);
+    ADD("SIGNAL_OPTIMIZER", LEAT_SIGNAL_OPTIMIZER);
+    ADD("SIGNAL_SYNC", LEAT_SIGNAL_SYNC);
+    ADD("SIGNAL_H2D", LEAT_SIGNAL_H2D);
+    ADD("SIGNAL_WORKER", LEAT_SIGNAL_WORKER);
+    ADD("SIGNAL_STEP", LEAT_SIGNAL_STEP);
+    ADD("ROLE_OTHER", LEAT_ROLE_OTHER);
+    ADD("ROLE_MAIN", LEAT_ROLE_MAIN);
+    ADD("ROLE_WORKER", LEAT_ROLE_WORKER);
+#undef ADD
+    return bad;
+}
+
+PyMODINIT_FUNC PyInit__core(void); /* called by its name only */
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    PyObject *module = PyModule_Create(&core_module);
+    if (module && add_constants(module) < 0) {
+        Py_DECREF(module);
+        module = NULL;
+    }
+    return module;
+}

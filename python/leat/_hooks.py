@@ -1,0 +1,144 @@
+"""Watches a training without a change to it.
+
+install() is called when torch has just been imported, compile_imported() when its compiler has.
+Neither raises, whatever torch looks like. Every hook is taken out by remove(): on request, or when
+leat says that it has seen enough.
+"""
+
+import atexit
+import sys
+import traceback
+
+from leat import _core, _hooks_cuda, _hooks_data, _hooks_dist, _hooks_train, _patch, _state
+
+_NEVER = 1 << 63
+
+
+class _Tick:
+    """What a fetch or an optimizer step does besides its record: nothing, unless it is `due` or
+    leat no longer listens (called with 0)."""
+
+    def __init__(self):
+        self.due = _NEVER
+        self.memory = None
+        self.active = True
+
+    def __call__(self, t_ns):
+        try:
+            if t_ns == 0:
+                if self.active and not _core.recording():
+                    remove()
+            elif self.memory is not None:
+                self.memory(t_ns)
+        except Exception:
+            self.due = _NEVER
+            _patch.missing("cuda memory")
+
+
+_tick = None
+
+
+def _measure_cost():
+    """The least time that one hook with its record takes here, in nanoseconds: the way of a fetch,
+    with a record that is not published, against the bare call."""
+
+    def bare():
+        return None
+
+    def hooked():
+        if _state.here.fetching:
+            return bare()
+        _state.here.fetching = True
+        t0 = _state.now()
+        try:
+            result = bare()
+        finally:
+            _state.here.fetching = False
+        _state.record(_core.NONE, 0, 0, 0, t0)
+        return result
+
+    def best(function):
+        least = _NEVER
+        for _ in range(10):
+            t0 = _state.now()
+            for _ in range(20):
+                function()
+            least = min(least, _state.now() - t0)
+        return least // 20
+
+    return max(best(hooked) - best(bare), 1)
+
+
+def install(torch):
+    """Puts the hooks in if there is somebody to record for. Never raises."""
+    global _tick
+    try:
+        if _tick is not None or not _state.open_recorder():
+            return
+        _tick = _Tick()
+        _state.fact("python", sys.version.split()[0])
+        _state.fact("torch", getattr(torch, "__version__", "?"))
+    except Exception:
+        return
+    for part, arguments in (
+        (_hooks_data.install, (torch, _tick)),
+        (_hooks_train.install, (torch, _tick)),
+        (_hooks_dist.install, (torch,)),
+        (_hooks_cuda.install, (torch, _tick)),
+    ):
+        try:
+            part(*arguments)
+        except Exception:
+            _patch.missing(part.__module__.rpartition("_hooks_")[2])
+    try:
+        _state.cost(_measure_cost())
+        _state.speak()
+        atexit.register(_goodbye)
+    except Exception:
+        pass
+
+
+def compile_imported(callback):
+    try:
+        if _tick is not None and _tick.active:
+            _hooks_train.install_compile(callback)
+    except Exception:
+        _patch.missing("torch.compile")
+
+
+def remove():
+    """Takes every hook out and leaves torch as it was found."""
+    global _tick
+    if _tick is not None:
+        _tick.active = False
+        _tick.due = _NEVER
+        _tick = None
+    _patch.remove()
+
+
+def describe_exception(error):
+    """`Type: text (file:line)`, the line being the innermost of the user's own."""
+    where = ""
+    libraries = (*_state.library_paths(), sys.prefix, sys.base_prefix, "<frozen")
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if not frame.filename.startswith(libraries):
+            where = _state.place(frame.filename, frame.lineno, 100)
+            break
+    else:
+        if frames:
+            where = _state.place(frames[-1].filename, frames[-1].lineno, 100)
+    words = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    room = 256 - len(where) - 3
+    return _state.text(words, room) + (f" ({where})" if where else "")
+
+
+def _goodbye():
+    """At exit: how it ended, if by an exception, and that nothing more will come."""
+    try:
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None and _state.said.in_this_process:
+            _state.fact("exception", describe_exception(error))
+        _core.close()
+    except Exception:
+        pass

@@ -1,0 +1,295 @@
+"""DataLoader: blocked in next(), making the iterator, and what each worker makes.
+
+    main process                                   worker process (fork, spawn or forkserver)
+    DataLoader.__iter__        ITER                _worker_loop        role worker
+    _BaseDataLoaderIter.__next__  FETCH            fetcher.fetch       WORKER_FETCH
+
+The fetchers are wrapped inside the worker only: in the main process (num_workers=0) the same
+classes run inside next(), which is seen already. An iterator carries its mark (loader, iteration)
+as an attribute, so that persistent workers, whose iterator serves every epoch, get a new number
+each time it is asked for.
+"""
+
+import weakref
+
+from leat import _core, _patch, _state
+from leat._state import here, now, record, speak_main
+
+FETCH = _core.FETCH
+END = _core.FLAG_END
+ERROR = _core.FLAG_ERROR
+NOGRAD = _core.FLAG_NOGRAD
+
+_loaders = _state.Serials()  # DataLoader -> id in the recorder's table
+_made_at = _state.Serials()  # DataLoader -> file:line
+_by_info = {}  # info -> [(id, weak reference)]
+
+
+def _length(thing):
+    """First dimension of a tensor or array, length of a list of plain values; 0 if it has none."""
+    shape = getattr(thing, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else 0
+    return 0
+
+
+def _search(batch, expected):
+    """The slow way: follows the first element down. Of the sizes met on the way, the loader's batch
+    size is taken where it is among them (lists of images have a length and a number of channels);
+    else that of the first tensor, else of the innermost list."""
+    sizes = []
+    for _ in range(6):
+        size = _length(batch)
+        if size:
+            sizes.append(size)
+            break
+        if isinstance(batch, dict):
+            batch = next(iter(batch.values()), None)
+        elif isinstance(batch, (list, tuple)) and batch:
+            sizes.append(len(batch))
+            batch = batch[0]
+        elif hasattr(batch, "__dict__") and not hasattr(batch, "shape"):
+            batch = next(iter(vars(batch).values()), None)
+        else:
+            break
+    if expected in sizes:
+        return expected
+    return sizes[-1] if sizes else 0
+
+
+def samples(batch, expected=0):
+    """How many samples a batch holds; 0 if it cannot be told."""
+    try:
+        first = batch[0] if type(batch) in (list, tuple) else batch
+        size = first.shape[0]
+        if size == expected:
+            return size
+    except Exception:
+        pass
+    try:
+        size = _search(batch, expected)
+        return size if 0 <= size < 1 << 32 else 0
+    except Exception:
+        return 0
+
+
+def _int(value, default=-1):
+    return value if isinstance(value, int) and -(1 << 31) <= value < 1 << 31 else default
+
+
+def _flag(value):
+    return -1 if value is None else int(bool(value))
+
+
+def describe(loader, where, name=None):
+    """The loader's row for the recorder, from what it has: any object will do."""
+
+    def get(attribute):
+        try:
+            return getattr(loader, attribute, None)
+        except Exception:
+            return None
+
+    dataset = get("dataset")
+    iterable = -1
+    length = -1
+    if dataset is not None:
+        iterable = int(not hasattr(dataset, "__getitem__") or get("_dataset_kind") == 1)
+        if not iterable:  # the length of a stream may cost a pass over it
+            try:
+                length = min(len(dataset), (1 << 63) - 1)
+            except Exception:
+                length = -1
+    batch_size = get("batch_size")
+    if batch_size is None:
+        batch_size = getattr(get("batch_sampler"), "batch_size", None)
+    title = name or type(loader if dataset is None else dataset).__qualname__
+    return (
+        length,
+        _int(batch_size),
+        _int(get("num_workers")),
+        _int(get("prefetch_factor")),
+        _flag(get("pin_memory")),
+        _flag(get("persistent_workers")),
+        iterable,
+        _state.text(title, 96),
+        _state.text(where, 160),
+    )
+
+
+def register(loader, where, name=None):
+    """The id of a loader. One that is made anew at the same place with the same settings, when its
+    predecessor is gone, is the same loader to its user: a loop that makes one for every epoch."""
+    info = describe(loader, where, name)
+    with _state.lock:
+        for slot in _by_info.setdefault(info, []):
+            if slot[1]() is None:
+                slot[1] = _weakly(loader)
+                return slot[0], info[1]
+        number = _state.loader_id(info)
+        _by_info[info].append([number, _weakly(loader)])
+        return number, info[1]
+
+
+def _weakly(thing):
+    """A function that gives the thing, or None once it is gone."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return lambda: thing
+
+
+def _mark(loader, fallback_where=None):
+    """(id, iteration << 32, batch size) for a fresh iteration over the loader."""
+    known = _loaders.find(loader)
+    if known is None:
+        where = _made_at.find(loader) or fallback_where or _state.caller()
+        known = register(loader, where)
+        _loaders.put(loader, known)
+    return known[0], _state.next_iteration() << 32, known[1]
+
+
+def _adopt(iterator):
+    """An iterator that did not come from DataLoader.__iter__."""
+
+    class Face:
+        dataset = getattr(iterator, "_dataset", None)
+        num_workers = getattr(iterator, "_num_workers", None)
+        batch_sampler = getattr(iterator, "_index_sampler", None)
+
+    try:
+        number, size = register(Face, _state.caller())
+        mark = number, _state.next_iteration() << 32, size
+        iterator._leat = mark
+        return mark
+    except Exception:
+        return 0, 0, 0
+
+
+def _make_init(original):
+    def __init__(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if _made_at.find(self) is None:
+            _made_at.put(self, _state.caller())
+
+    return __init__
+
+
+def _make_iter(original):
+    def __iter__(self):
+        if here.fetching:
+            return original(self)
+        if not here.speaks:
+            speak_main()
+        try:
+            mark = _mark(self)
+        except Exception:
+            mark = (0, 0, 0)
+        t0 = now()
+        try:
+            iterator = original(self)
+        except BaseException:
+            record(_core.ITER, ERROR, mark[0], mark[1], t0)
+            raise
+        record(_core.ITER, 0, mark[0], mark[1], t0)
+        try:
+            iterator._leat = mark
+        except Exception:
+            pass
+        return iterator
+
+    return __iter__
+
+
+def _make_next(grad_enabled, tick):
+    def make(original):
+        def __next__(self):
+            if here.fetching:
+                return original(self)
+            if not here.speaks:
+                speak_main()
+            try:
+                loader, iteration, size = self._leat
+            except AttributeError:
+                loader, iteration, size = _adopt(self)
+            flags = 0 if grad_enabled() else NOGRAD
+            here.fetching = True
+            t0 = now()
+            try:
+                batch = original(self)
+            except BaseException as error:
+                here.fetching = False
+                flags |= END if isinstance(error, StopIteration) else ERROR
+                record(FETCH, flags, loader, iteration, t0)
+                raise
+            t1 = now()
+            here.fetching = False
+            if not record(FETCH, flags, loader, iteration | samples(batch, size), t0, t1):
+                tick(0)
+            elif t1 > tick.due:
+                tick(t1)
+            return batch
+
+        return __next__
+
+    return make
+
+
+def _make_worker_loop(original):
+    def _worker_loop(*args, **kwargs):
+        _begin_worker(args[10] if len(args) > 10 else kwargs.get("worker_id", -1))
+        return original(*args, **kwargs)
+
+    return _worker_loop
+
+
+def _begin_worker(worker_id):
+    """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
+    try:
+        import threading
+
+        from torch.utils.data._utils import fetch
+
+        _patch.remove(threading.Condition)
+        _state.speak(_core.ROLE_WORKER, _int(worker_id))
+        _state.signals(_core.SIGNAL_WORKER)
+        make = _make_fetch(max(_int(worker_id), 0))
+        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
+            _patch.patch(getattr(fetch, name, None), "fetch", make, "worker." + name)
+    except Exception:
+        _patch.missing("worker")
+
+
+def _make_fetch(worker_id):
+    def make(original):
+        def fetch(self, index):
+            t0 = now()
+            try:
+                batch = original(self, index)
+            except StopIteration:
+                raise
+            except BaseException:
+                record(_core.WORKER_FETCH, ERROR, worker_id, 0, t0)
+                raise
+            t1 = now()
+            size = len(index) if type(index) is list else 0
+            record(_core.WORKER_FETCH, 0, worker_id, samples(batch, size), t0, t1)
+            return batch
+
+        return fetch
+
+    return make
+
+
+def install(torch, tick):
+    from torch.utils.data import dataloader
+    from torch.utils.data._utils import worker
+
+    loader = dataloader.DataLoader
+    _patch.patch(loader, "__init__", _make_init, "DataLoader.__init__")
+    _patch.patch(loader, "__iter__", _make_iter, "DataLoader.__iter__")
+    base = getattr(dataloader, "_BaseDataLoaderIter", None)
+    make = _make_next(torch.is_grad_enabled, tick)
+    if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__"):
+        _state.signals(_core.SIGNAL_FETCH)
+    _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")

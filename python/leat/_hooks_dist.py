@@ -1,0 +1,126 @@
+"""Blocked on others: collectives, other threads of the process, and who this rank is.
+
+DistributedDataParallel reduces gradients from C++ inside the backward; that is not seen here. The
+collectives a script calls itself are.
+"""
+
+import os
+import sys
+import threading
+
+from leat import _core, _patch, _state
+from leat._hooks_train import dynamo_test
+from leat._state import here, now, record
+
+ERROR = _core.FLAG_ERROR
+SYNC = _core.SYNC
+WAIT = _core.WAIT
+
+# A wait below this is the price of taking a lock, not waiting.
+WAIT_FLOOR_NS = 20_000
+
+COLLECTIVES = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "gather",
+    "scatter",
+    "barrier",
+    "monitored_barrier",
+    "all_to_all",
+    "all_to_all_single",
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "scatter_object_list",
+    "send",
+    "recv",
+)
+
+
+def make_sync(name, compiling):
+    """A call that may block: a SYNC span, the outermost one only."""
+
+    def make(original):
+        def sync(*args, **kwargs):
+            if compiling() or here.syncing or here.fetching:
+                return original(*args, **kwargs)
+            here.syncing = True
+            number = _state.name_id(name)
+            flags = ERROR
+            t0 = now()
+            try:
+                result = original(*args, **kwargs)
+                flags = 0
+                return result
+            finally:
+                record(SYNC, flags, number, 0, t0)
+                here.syncing = False
+
+        return sync
+
+    return make
+
+
+def _local_rank():
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"):
+        try:
+            return int(os.environ[name])
+        except (KeyError, ValueError):
+            pass
+    return -1
+
+
+def _make_init(original):
+    def init_process_group(*args, **kwargs):
+        result = original(*args, **kwargs)
+        try:
+            dist = sys.modules["torch.distributed"]
+            if dist.is_initialized():
+                _state.rank(dist.get_rank(), _local_rank(), dist.get_world_size())
+                _state.signals(_core.SIGNAL_SYNC)
+        except Exception:
+            pass
+        return result
+
+    return init_process_group
+
+
+def _make_wait(original):
+    def wait(self, timeout=None):
+        if not here.speaks or here.fetching or here.syncing:
+            return original(self, timeout)
+        t0 = now()
+        try:
+            return original(self, timeout)
+        finally:
+            t1 = now()
+            if t1 - t0 >= WAIT_FLOOR_NS:
+                record(WAIT, 0, 0, 0, t0, t1)
+
+    return wait
+
+
+def install(torch):
+    _patch.patch(threading.Condition, "wait", _make_wait, "Condition.wait")
+    dist = getattr(torch, "distributed", None)
+    if dist is None or not dist.is_available():
+        return
+    compiling = dynamo_test(torch)
+    inner = sys.modules.get("torch.distributed.distributed_c10d")
+    for name in COLLECTIVES:
+        original = getattr(inner, name, None)
+        if original is None:
+            _patch.missing(name)
+        elif _patch.patch(inner, name, make_sync(name, compiling)):
+            _patch.replace(dist, name, getattr(inner, name), original)
+    original = getattr(inner, "init_process_group", None)
+    if _patch.patch(inner, "init_process_group", _make_init):
+        _patch.replace(dist, "init_process_group", inner.init_process_group, original)
+    work = getattr(dist, "Work", None)
+    if work is not None:  # a C type: where it cannot be changed, handles are not seen
+        _patch.patch(work, "wait", make_sync("wait", compiling), "Work.wait")

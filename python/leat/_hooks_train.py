@@ -1,0 +1,246 @@
+"""Backward, optimizer steps with their closures, GradScaler, clipping, checkpoints, compilation.
+
+Optimizers are seen through torch's own global step hooks. The post-hook does not run when step()
+raises, and hooks may nest (an optimizer that wraps another), so a thread keeps one open step: the
+outermost. A pre-hook that finds one open looks whether that step is still on the call stack; if it
+is not, it failed, and is forgotten.
+
+Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled function. They must
+vanish there: the test for compiling() comes first, and is a constant to it.
+"""
+
+import sys
+
+from leat import _core, _patch, _state
+from leat._state import here, now, record, speak_main
+
+ERROR = _core.FLAG_ERROR
+BACKWARD = _core.BACKWARD
+OPTIMIZER = _core.OPTIMIZER
+nest = _core.nest
+
+_optimizers = _state.Serials()
+
+
+def dynamo_test(torch):
+    """A function that Dynamo folds to True and that is False, and quick, everywhere else."""
+    for owner, name in (
+        (getattr(torch, "compiler", None), "is_dynamo_compiling"),
+        (getattr(torch, "compiler", None), "is_compiling"),
+        (getattr(torch, "_utils", None), "is_compiling"),
+    ):
+        found = getattr(owner, name, None)
+        if found is not None:
+            return found
+    return bool
+
+
+def make_backward(original):
+    def backward(*args, **kwargs):
+        if here.backward:
+            return original(*args, **kwargs)
+        if not here.speaks:
+            speak_main()
+        here.backward = True
+        nest(1)
+        flags = ERROR
+        t0 = now()
+        try:
+            result = original(*args, **kwargs)
+            flags = 0
+            return result
+        finally:
+            record(BACKWARD, flags, 0, 0, t0)
+            nest(-1)
+            here.backward = False
+
+    return backward
+
+
+def _on_stack(step_frame):
+    """Whether an optimizer step is being made outside the one whose frame is given: all of them run
+    in the same code, torch's wrapper around step()."""
+    code = step_frame.f_code
+    frame = step_frame.f_back
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _time_closure(closure, number):
+    def timed(*args, **kwargs):
+        flags = ERROR
+        t0 = now()
+        try:
+            result = closure(*args, **kwargs)
+            flags = 0
+            return result
+        finally:
+            record(_core.CLOSURE, flags, number, 0, t0)
+
+    _patch.dont_compile(timed)
+    return timed
+
+
+def _with_closure(optimizer, args, kwargs):
+    """The arguments of step() with its closure timed, or None when there is none."""
+    if len(args) > 1:
+        if callable(args[1]):
+            timed = _time_closure(args[1], _optimizers.get(optimizer))
+            return (args[0], timed, *args[2:]), kwargs
+    elif callable(kwargs.get("closure")):
+        timed = _time_closure(kwargs["closure"], _optimizers.get(optimizer))
+        return args, {**kwargs, "closure": timed}
+    return None
+
+
+def make_step_hooks(compiling, tick):
+    def before(optimizer, args, kwargs):
+        if compiling():
+            return None
+        changed = _with_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
+        if not here.scaler:
+            if not here.speaks:
+                speak_main()
+            step = here.step
+            if step is not None and _on_stack(sys._getframe(1)):
+                step[1] += 1
+            else:
+                here.step = [now(), 0]
+        return changed
+
+    def after(optimizer, args, kwargs):
+        if compiling():
+            return
+        step = here.step
+        if step is None or here.scaler:
+            return
+        if step[1]:
+            step[1] -= 1
+            return
+        here.step = None
+        t0 = step[0]
+        if not record(OPTIMIZER, 0, _optimizers.get(optimizer), 0, t0):
+            tick(0)
+        elif t0 > tick.due:
+            tick(t0)
+
+    return before, after
+
+
+def make_scaler_step(compiling, tick):
+    def make(original):
+        def step(self, optimizer, *args, **kwargs):
+            if compiling() or here.scaler:
+                return original(self, optimizer, *args, **kwargs)
+            if not here.speaks:
+                speak_main()
+            here.scaler = True
+            flags = ERROR
+            t0 = now()
+            try:
+                result = original(self, optimizer, *args, **kwargs)
+                flags = 0
+                return result
+            finally:
+                here.scaler = False
+                if not record(OPTIMIZER, flags, _optimizers.get(optimizer), 0, t0):
+                    tick(0)
+                elif t0 > tick.due:
+                    tick(t0)
+
+        return step
+
+    return make
+
+
+def make_named(name, compiling):
+    """A known span, outermost only; `name` may be a phase, which is then charged."""
+    inside = "in_" + name
+    setattr(type(here), inside, False)
+
+    def make(original):
+        def named(*args, **kwargs):
+            if compiling() or getattr(here, inside):
+                return original(*args, **kwargs)
+            setattr(here, inside, True)
+            number = _state.name_id(name)
+            flags = ERROR
+            t0 = now()
+            try:
+                result = original(*args, **kwargs)
+                flags = 0
+                return result
+            finally:
+                record(_core.NAMED, flags, number, 0, t0)
+                setattr(here, inside, False)
+
+        return named
+
+    return make
+
+
+def _patch_both(first, second, attribute, make, point):
+    """A function that torch offers under two names."""
+    original = getattr(second, attribute, None)
+    if _patch.patch(second, attribute, make, point):
+        _patch.replace(first, attribute, getattr(second, attribute), original)
+
+
+def install(torch, tick):
+    compiling = dynamo_test(torch)
+    if _patch.patch(torch.autograd, "backward", make_backward, "autograd.backward"):
+        _state.signals(_core.SIGNAL_BACKWARD)
+
+    try:
+        from torch.optim import optimizer
+
+        before, after = make_step_hooks(compiling, tick)
+        _patch.dont_compile(before)
+        _patch.dont_compile(after)
+        _patch.on_remove(optimizer.register_optimizer_step_pre_hook(before).remove)
+        _patch.on_remove(optimizer.register_optimizer_step_post_hook(after).remove)
+        _state.signals(_core.SIGNAL_OPTIMIZER)
+    except Exception:
+        _patch.missing("optimizer hooks")
+
+    scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
+    if scaler is None:  # before torch 2.3
+        scaler = getattr(torch.cuda.amp, "GradScaler", None)
+    make = make_scaler_step(compiling, tick)
+    _patch.patch(scaler, "step", make, "GradScaler.step")
+
+    make = make_named("checkpoint", compiling)
+    _patch_both(torch, torch.serialization, "save", make, "torch.save")
+    utils = torch.nn.utils
+    make = make_named("optimizer", compiling)
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        _patch_both(utils, utils.clip_grad, name, make, name)
+
+
+def install_compile(callback):
+    """Compilations, told by torch._dynamo.callback: start and end of the outermost one. The
+    handler's lists are emptied by torch._dynamo.reset(), its methods are not."""
+    handler = getattr(callback, "CompilationCallbackHandler", None)
+    starts = []
+
+    def make_start(original):
+        def run_start_callbacks(self, *args, **kwargs):
+            starts[:] = [now()]
+            return original(self, *args, **kwargs)
+
+        return run_start_callbacks
+
+    def make_end(original):
+        def run_end_callbacks(self, *args, **kwargs):
+            if starts:
+                _state.speak()
+                record(_core.COMPILE, 0, 0, 0, starts.pop())
+            return original(self, *args, **kwargs)
+
+        return run_end_callbacks
+
+    _patch.patch(handler, "run_start_callbacks", make_start, "torch.compile")
+    _patch.patch(handler, "run_end_callbacks", make_end, "torch.compile")

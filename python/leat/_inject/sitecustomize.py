@@ -1,0 +1,130 @@
+"""How leat gets into a Python process: `leat run` puts this folder first on PYTHONPATH.
+
+Every Python of the run imports this at start-up, so it does next to nothing: it takes its folder
+out of sys.path, waits for torch to be imported, and hands over to the sitecustomize that would have
+been found without it. Child processes inherit PYTHONPATH and start the same way.
+
+It changes no import. A finder in sys.meta_path asks the others for the module and lets the loader
+they found run as it is, with a call of ours after it; the module, its spec and its loader are the
+originals. The name `leat` is answered from the folder this file came from, so that a script can
+import it in an interpreter that has none installed.
+"""
+
+import sys
+
+
+def _begin():
+    import os
+
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [
+        entry
+        for entry in sys.path
+        if not (isinstance(entry, str) and entry.endswith("_inject") and _same(entry, folder))
+    ]
+    sys.path_importer_cache.pop(folder, None)
+    if os.environ.get("LEAT_SOCKET"):
+        sys.meta_path.insert(0, _Finder(os.path.dirname(folder)))
+
+
+def _same(entry, folder):
+    import os
+
+    return os.path.abspath(entry) == folder
+
+
+class _Finder:
+    """Notices that the modules in `watched` have been imported."""
+
+    def __init__(self, package):
+        self.package = package
+        self.watched = {
+            "leat": None,
+            "torch": "install",
+            "torch._dynamo.callback": "compile_imported",
+        }
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.watched:
+            return None
+        if name == "leat":
+            return self.own_spec()
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                self.watch(name, spec)
+                return spec
+        return None
+
+    def own_spec(self):
+        try:
+            import os
+            from importlib.util import spec_from_file_location
+
+            return spec_from_file_location(
+                "leat",
+                os.path.join(self.package, "__init__.py"),
+                submodule_search_locations=[self.package],
+            )
+        except Exception:
+            return None
+
+    def watch(self, name, spec):
+        """The loader's exec_module is covered for one call, then uncovered again."""
+        try:
+            loader = spec.loader
+            run = loader.exec_module
+
+            def exec_module(module):
+                try:
+                    loader.__dict__.pop("exec_module", None)
+                finally:
+                    run(module)
+                self.imported(name, module)
+
+            loader.exec_module = exec_module
+        except Exception:
+            pass
+
+    def imported(self, name, module):
+        try:
+            hook = self.watched.pop(name, None)
+            if len(self.watched) == 1:  # only leat itself: needed as long as scripts may ask for it
+                self.leave()
+            if hook:
+                from leat import _hooks
+
+                getattr(_hooks, hook)(module)
+        except Exception:
+            pass
+
+    def leave(self):
+        """All is seen. `leat` is in sys.modules by now, or will be in a moment."""
+        import leat  # noqa: F401
+
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+def _chain():
+    """Runs the sitecustomize that this one hides. Its errors are its own, and are reported as they
+    would be without leat; when there is none, that is said in the way site.py expects."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+try:
+    _begin()
+except Exception:
+    pass
+_chain()
