@@ -1,6 +1,6 @@
 /* summary_steps.c: the summary's step_time and input parts.
  *
- * The typical rank speaks for the run: the one whose median step time is the median of the ranks.
+ * The typical rank (facts.typical) speaks for the run.
  * Throughput is the exception: it is the sum over the ranks, because that is what the run achieved.
  */
 #include "report/summary_parts.h"
@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct rank_stats {
@@ -61,35 +60,6 @@ static json_t *rank_part(const struct rank_stats *rank)
         "median", json_number_or_null(wall->median), "p90", json_number_or_null(wall->p90), "p99",
         json_number_or_null(wall->p99), "cost", json_number_or_null(f ? f->cost_ms : NAN), "phases",
         phases_part(rank));
-}
-
-static int by_median(const void *a, const void *b)
-{
-    const struct rank_stats *x = *(const struct rank_stats *const *)a;
-    const struct rank_stats *y = *(const struct rank_stats *const *)b;
-    double m = x->of[PHASES].median, n = y->of[PHASES].median;
-    if (isnan(m) || isnan(n))
-        return isnan(m) - isnan(n); /* ranks without kept steps are never typical */
-    return m < n ? -1 : m > n ? 1 : x->facts->rank - y->facts->rank;
-}
-
-/* The lower middle rank by median step time. NULL without ranks or memory. */
-static const struct rank_stats *typical_rank(const struct rank_stats *ranks, size_t count)
-{
-    const struct rank_stats **order = mem_alloc_array(count, sizeof *order);
-    if (!order || count == 0) {
-        mem_free(order);
-        return NULL;
-    }
-    size_t measured = 0;
-    for (size_t i = 0; i < count; i++) {
-        order[i] = &ranks[i];
-        measured += !isnan(ranks[i].of[PHASES].median);
-    }
-    qsort(order, count, sizeof *order, by_median);
-    const struct rank_stats *typical = order[measured ? (measured - 1) / 2 : 0];
-    mem_free(order);
-    return typical;
 }
 
 static double throughput(const struct rank_stats *ranks, size_t count)
@@ -151,7 +121,8 @@ json_t *summary_step_time(const struct facts *facts)
         if (json_object_set_new(by_rank, name, rank_part(&ranks[i])) < 0)
             goto out;
     }
-    const struct rank_stats *typical = typical_rank(ranks, count);
+    const struct rank_stats *typical =
+        facts->typical >= 0 && (size_t)facts->typical < count ? &ranks[facts->typical] : NULL;
     part = rank_part(typical);
     json_t *more =
         json_pack("{so so so so so so sO}", "kind", summary_text(kind_of_steps(facts)), "clock",
