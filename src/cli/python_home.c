@@ -134,11 +134,30 @@ static int find_on_path(const char *path, const char *name, char **ret_path)
     }
 }
 
-int python_find(char **ret_path)
+static const char *search_path(void)
 {
     const char *path = getenv("PATH");
-    if (!path)
-        path = "/bin:/usr/bin"; /* what execvp falls back to */
-    int result = find_on_path(path, "python3", ret_path);
-    return result == -ENOENT ? find_on_path(path, "python", ret_path) : result;
+    return path ? path : "/bin:/usr/bin"; /* what execvp falls back to */
+}
+
+int python_find(char **ret_path)
+{
+    int result = find_on_path(search_path(), "python3", ret_path);
+    return result == -ENOENT ? find_on_path(search_path(), "python", ret_path) : result;
+}
+
+int python_find_named(const char *name, char **ret_path)
+{
+    if (!name)
+        return python_find(ret_path);
+    if (!strchr(name, '/'))
+        return find_on_path(search_path(), name, ret_path);
+    struct stat st;
+    if (stat(name, &st) < 0 || !S_ISREG(st.st_mode) || access(name, X_OK) < 0)
+        return -ENOENT;
+    char *copy = mem_strdup(name);
+    if (!copy)
+        return -ENOMEM;
+    *ret_path = copy;
+    return 0;
 }

@@ -22,5 +22,7 @@ int python_home_find_near(const char *exe_dir, const char *override, char **ret_
 /* The Python that a shell would start: python3 on PATH, else python. An activated virtual
  * environment is first on PATH. The path is the caller's to mem_free. 0, -ENOENT, -ENOMEM. */
 int python_find(char **ret_path);
+/* The Python the user names: a path as it stands, a bare word as PATH has it; NULL: python_find. */
+int python_find_named(const char *name, char **ret_path);
 
 #endif

@@ -1,0 +1,45 @@
+/* check.h: the items of `leat check`. check_python.c and check_machine.c find them out,
+ * cmd_check.c prints them. */
+#ifndef LEAT_CLI_CHECK_H
+#define LEAT_CLI_CHECK_H
+
+#include "base/json.h"
+
+enum check_state {
+    CHECK_OK,
+    CHECK_LIMITED, /* works, but less of it than there could be */
+    CHECK_MISSING
+};
+
+enum check_group { CHECK_TRAINING, CHECK_MACHINE, CHECK_KERNEL, CHECK_GROUPS };
+
+struct check_item {
+    const char *name;
+    enum check_group group;
+    enum check_state state;
+    int needed;     /* `leat run` gives no verdict without it */
+    char text[512]; /* what was found; no newline */
+    char way[256];  /* the way out of limited and missing; "" when the text has it, or there is none
+                     */
+    json_t *facts;  /* owned object: the same in figures, for --json */
+};
+
+struct check {
+    struct check_item items[24];
+    int count;
+};
+
+/* A further item, ok until told otherwise. Never NULL: there is room for all there are. */
+struct check_item *check_add(struct check *check, enum check_group group, const char *name);
+/* Sets state and text in one. */
+void check_say(struct check_item *item, enum check_state state, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A figure for --json; takes the reference of `value`. */
+void check_fact(struct check_item *item, const char *name, json_t *value);
+
+/* python, torch, leat. `python` is what --python says, or NULL. */
+void check_python(struct check *check, const char *python);
+/* All that does not depend on Python. */
+void check_machine(struct check *check);
+
+#endif

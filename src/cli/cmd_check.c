@@ -1,0 +1,255 @@
+/* cmd_check.c: `leat check`: what this machine allows, and how to get what is missing.
+ *
+ * Everything is tried rather than guessed: Python is started, the extension loaded, a BPF program
+ * loaded. The verdict comes first, then one line an item, then the next command.
+ */
+#include "cli/cli.h"
+
+#include "base/str.h"
+#include "cli/check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: leat check [--json] [--python PATH]\n"
+    "\n"
+    "Says what this machine lets leat see, and how to get what is missing.\n"
+    "Nothing is needed beyond Python: what is missing is merely not seen.\n"
+    "\n"
+    "  --json          print the results as JSON\n"
+    "  --python PATH   check this Python instead of the first on PATH\n"
+    "  -h, --help      print this\n"
+    "\n"
+    "Exit status: 0 when leat run can work here, 1 when it cannot, 2 usage.\n"
+    "\n"
+    "Examples:\n"
+    "  leat check\n"
+    "  leat check --python .venv/bin/python\n"
+    "  sudo leat check                 what root would see\n"
+    "  leat check --json | jq '.items[] | select(.state != \"ok\")'\n";
+
+static const char *const state_names[] = {"ok", "limited", "missing"};
+
+struct check_item *check_add(struct check *check, enum check_group group, const char *name)
+{
+    int last = (int)(sizeof check->items / sizeof *check->items) - 1;
+    struct check_item *item = &check->items[check->count < last ? check->count++ : last];
+    json_decref(item->facts);
+    *item = (struct check_item){.name = name, .group = group, .facts = json_object()};
+    return item;
+}
+
+void check_say(struct check_item *item, enum check_state state, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    item->state = state;
+    vsnprintf(item->text, sizeof item->text, fmt, args);
+    va_end(args);
+}
+
+void check_fact(struct check_item *item, const char *name, json_t *value)
+{
+    /* A path that is no UTF-8 makes no JSON string: null. */
+    json_object_set_new(item->facts, name, value ? value : json_null());
+}
+
+static int works(const struct check *check)
+{
+    for (int i = 0; i < check->count; i++)
+        if (check->items[i].needed && check->items[i].state == CHECK_MISSING)
+            return 0;
+    return 1;
+}
+
+static int is_missing(const struct check *check, const char *name)
+{
+    for (int i = 0; i < check->count; i++)
+        if (strcmp(check->items[i].name, name) == 0)
+            return check->items[i].state == CHECK_MISSING;
+    return 0;
+}
+
+/* "; missing: gpu, nvml" */
+static void add_names(struct str *s, const struct check *check, enum check_state state)
+{
+    const char *before = "; ";
+    for (int i = 0; i < check->count; i++) {
+        if (check->items[i].state != state)
+            continue;
+        if (before[0] == ';')
+            str_addf(s, "; %s: %s", state_names[state], check->items[i].name);
+        else
+            str_addf(s, ", %s", check->items[i].name);
+        before = ", ";
+    }
+}
+
+static void add_verdict(struct str *s, const struct check *check)
+{
+    str_add(s, works(check) ? "leat run works here" : "leat run does not work here");
+    if (works(check) && is_missing(check, "torch"))
+        str_add(s, ", but has no verdict without torch");
+    add_names(s, check, CHECK_MISSING);
+    add_names(s, check, CHECK_LIMITED);
+    str_add(s, ".");
+}
+
+static const char *next_command(const struct check *check)
+{
+    if (is_missing(check, "python"))
+        return "leat check --python /path/to/your/python3";
+    if (!works(check))
+        return "leat check, once what is missing is there";
+    if (is_missing(check, "logs"))
+        return "leat run --logs-dir /a/folder/of/yours train.py";
+    return "leat run train.py";
+}
+
+/* Adds `text` from column `indent` on, in lines below 80 columns. A word longer than a line, a path
+ * as a rule, is broken behind a slash, or where the line ends. */
+static void add_wrapped(struct str *s, const char *text, size_t indent)
+{
+    const size_t room = 79 - indent;
+    while (*text) {
+        size_t length = strlen(text), cut = length;
+        if (length > room) {
+            for (cut = room; cut > 0 && text[cut] != ' '; cut--)
+                ;
+            if (cut == 0)
+                for (cut = room; cut > 1 && text[cut - 1] != '/'; cut--)
+                    ;
+            if (cut <= 1)
+                for (cut = room; cut > 1 && ((unsigned char)text[cut] & 0xc0) == 0x80; cut--)
+                    ;
+        }
+        str_add_bytes(s, text, cut);
+        text += cut;
+        while (*text == ' ')
+            text++;
+        str_add(s, "\n");
+        if (*text)
+            str_addf(s, "%*s", (int)indent, "");
+    }
+}
+
+static void add_text(struct str *s, const struct check *check, int colour)
+{
+    static const char *const groups[] = {"Training", "Machine",
+                                         "Kernel (leat run needs none of it)"};
+    static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
+    enum { INDENT = 23 };
+    struct str verdict = {0};
+    add_verdict(&verdict, check);
+    add_wrapped(s, str_text(&verdict), 0);
+    s->failed |= verdict.failed;
+    str_done(&verdict);
+    for (int group = 0; group < CHECK_GROUPS; group++) {
+        str_addf(s, "\n%s\n", groups[group]);
+        for (int i = 0; i < check->count; i++) {
+            const struct check_item *item = &check->items[i];
+            if (item->group != (enum check_group)group)
+                continue;
+            str_addf(s, "  %s%-8s%s %-11s ", colour ? colours[item->state] : "",
+                     state_names[item->state], colour ? "\033[0m" : "", item->name);
+            add_wrapped(s, item->text[0] ? item->text : "?", INDENT);
+            if (item->way[0]) {
+                str_addf(s, "%*s-> ", INDENT, "");
+                add_wrapped(s, item->way, INDENT + 3);
+            }
+        }
+    }
+    str_addf(s, "\nNext: %s\n", next_command(check));
+}
+
+static json_t *to_json(const struct check *check)
+{
+    struct str verdict = {0};
+    add_verdict(&verdict, check);
+    json_t *items = json_array();
+    for (int i = 0; i < check->count; i++) {
+        const struct check_item *item = &check->items[i];
+        json_t *row = json_pack(
+            "{s:s, s:s, s:b, s:o, s:o, s:O}", "name", item->name, "state", state_names[item->state],
+            "needed", item->needed, "text", json_text_or_null(item->text), "way_out",
+            json_text_or_null(item->way[0] ? item->way : NULL), "facts", item->facts);
+        json_array_append_new(items, row);
+    }
+    json_t *all = json_pack("{s:s, s:s, s:b, s:s, s:o, s:s}", "schema_version", "1.0", "leat",
+                            LEAT_VERSION, "works", works(check), "verdict", str_text(&verdict),
+                            "items", items, "next", next_command(check));
+    str_done(&verdict);
+    return all;
+}
+
+/* The exit status to return at once, or -1 to go on. */
+static int parse_options(int argc, char **argv, int *json, const char **python)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            fputs(usage, stdout);
+            return EXIT_OK;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            *json = 1;
+        } else if (strncmp(argv[i], "--python=", 9) == 0 && argv[i][9]) {
+            *python = argv[i] + 9;
+        } else if (strcmp(argv[i], "--python") == 0 && i + 1 < argc && argv[i + 1][0]) {
+            *python = argv[++i];
+        } else if (strncmp(argv[i], "--python", 8) == 0) {
+            return cli_usage(&command_check, "--python needs the path of a Python.");
+        } else if (argv[i][0] == '-') {
+            return cli_usage(&command_check, "There is no option %s.", argv[i]);
+        } else {
+            return cli_usage(&command_check, "It takes no argument, but was given \"%s\".",
+                             argv[i]);
+        }
+    }
+    return -1;
+}
+
+static int print_check(const struct check *check, int json)
+{
+    int failed;
+    if (json) {
+        json_t *all = to_json(check);
+        failed = !all || json_dumpf(all, stdout, JSON_INDENT(2)) < 0;
+        json_decref(all);
+        putchar('\n');
+    } else {
+        struct str s = {0};
+        add_text(&s, check, cli_colour(1));
+        failed = s.failed;
+        fputs(str_text(&s), stdout);
+        str_done(&s);
+    }
+    if (failed)
+        return cli_fail("Out of memory.");
+    if (fflush(stdout) != 0)
+        return cli_fail("The results cannot be written.");
+    return works(check) ? EXIT_OK : EXIT_FAILED;
+}
+
+static int run_check(int argc, char **argv)
+{
+    int json = 0;
+    const char *python = NULL;
+    int status = parse_options(argc, argv, &json, &python);
+    if (status >= 0)
+        return status;
+    struct check check = {0};
+    check_python(&check, python);
+    check_machine(&check);
+    status = print_check(&check, json);
+    for (int i = 0; i < check.count; i++)
+        json_decref(check.items[i].facts);
+    return status;
+}
+
+const struct command command_check = {
+    .name = "check",
+    .summary = "say what this machine lets leat see",
+    .usage = usage,
+    .run = run_check,
+};
