@@ -15,6 +15,10 @@ _leat() {
         compopt -o dirnames
         return
         ;;
+    --python)
+        compopt -o default
+        return
+        ;;
     --run-name | --max-steps | --threshold)
         return
         ;;
@@ -45,13 +49,13 @@ _leat() {
         fi
         ;;
     view)
-        _leat_options_or_files '--json --help' "$cur"
+        _leat_options_or_files '--json --fail-on --help' "$cur"
         ;;
     compare)
         _leat_options_or_files '--json --threshold --fail-on --help' "$cur"
         ;;
     check)
-        mapfile -t COMPREPLY < <(compgen -W '--json --help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W '--json --python --help' -- "$cur")
         ;;
     help)
         mapfile -t COMPREPLY < <(compgen -W 'run view compare check help' -- "$cur")
@@ -60,7 +64,10 @@ _leat() {
 }
 
 _leat_levels() {
-    [ "$1" != compare ] || echo regression
+    case $1 in
+    view) echo info warning critical ;;
+    compare) echo regression mixed ;;
+    esac
 }
 
 _leat_options_or_files() {

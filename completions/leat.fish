@@ -4,7 +4,7 @@ set -l commands run view compare check help
 
 complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a run -d "run a training and say what each step's time goes to"
 complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a view -d 'print the report of a run again'
-complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a compare -d 'two runs side by side, with the odds'
+complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a compare -d 'say whether a second run is faster, slower or the same'
 complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a check -d 'what this machine lets leat see'
 complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -a help -d 'the overview, or the help of one command'
 complete -c leat -f -n "not __fish_seen_subcommand_from $commands" -s V -l version -d 'print the version'
@@ -17,5 +17,7 @@ complete -c leat -n '__fish_seen_subcommand_from run' -l logs-dir -x -a '(__fish
 complete -c leat -n '__fish_seen_subcommand_from run' -l max-steps -x -d 'record the first steps only'
 complete -c leat -n '__fish_seen_subcommand_from run' -s q -l quiet -d 'print nothing; only write the files'
 complete -c leat -n '__fish_seen_subcommand_from run view compare check' -l json -d 'print JSON'
-complete -c leat -n '__fish_seen_subcommand_from compare' -l threshold -x -d 'smallest change that counts, a ratio'
-complete -c leat -n '__fish_seen_subcommand_from compare' -l fail-on -x -a regression -d 'exit with 3 on this result'
+complete -c leat -n '__fish_seen_subcommand_from compare' -l threshold -x -d 'smallest change that counts, such as 3%'
+complete -c leat -n '__fish_seen_subcommand_from compare' -l fail-on -x -a 'regression mixed' -d 'exit with 3 on this result'
+complete -c leat -n '__fish_seen_subcommand_from view' -l fail-on -x -a 'info warning critical' -d 'exit with 3 on a finding of this severity'
+complete -c leat -n '__fish_seen_subcommand_from check' -l python -r -d 'check this Python'
