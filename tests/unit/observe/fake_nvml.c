@@ -1,0 +1,257 @@
+/* fake_nvml.c: a counterfeit libnvidia-ml with known figures, so that nvml.c is tested where there
+ * is no GPU. Written against NVML's binary contract: the struct layouts are spelled out anew here,
+ * and a difference to nvml.c shows as a wrong figure.
+ *
+ * Device 0 is busy and throttled; device 1 supports next to nothing and runs FAKE_NVML_PID. With
+ * FAKE_NVML=mig device 0 is split in two instances; with FAKE_NVML=unloaded the driver is not
+ * there; with FAKE_NVML=empty it has no device. Built with FAKE_OLD it has only the oldest entry
+ * points.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#define API __attribute__((visibility("default"))) int
+
+enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, SMALL = 7, UNLOADED = 9 };
+
+static int is(const char *mode)
+{
+    const char *set = getenv("FAKE_NVML");
+    return set && strcmp(set, mode) == 0;
+}
+
+/* Handles: device i is 1 + i, instance k of device 0 is 100 + k. */
+static long number(void *device)
+{
+    return (long)device;
+}
+
+static int start(void)
+{
+    return is("unloaded") ? UNLOADED : OK;
+}
+
+static int count(unsigned *ret)
+{
+    *ret = is("empty") ? 0 : 2;
+    return OK;
+}
+
+static int handle(unsigned index, void **ret)
+{
+    *ret = (void *)(long)(1 + index);
+    return index < 2 ? OK : INVALID;
+}
+
+#ifdef FAKE_OLD
+API nvmlInit(void)
+{
+    return start();
+}
+API nvmlDeviceGetCount(unsigned *ret)
+{
+    return count(ret);
+}
+API nvmlDeviceGetHandleByIndex(unsigned index, void **ret)
+{
+    return handle(index, ret);
+}
+#else
+API nvmlInit_v2(void)
+{
+    return start();
+}
+API nvmlDeviceGetCount_v2(unsigned *ret)
+{
+    return count(ret);
+}
+API nvmlDeviceGetHandleByIndex_v2(unsigned index, void **ret)
+{
+    return handle(index, ret);
+}
+#endif
+
+API nvmlShutdown(void)
+{
+    return OK;
+}
+
+API nvmlDeviceGetName(void *device, char *name, unsigned bytes)
+{
+    if (bytes < 96)
+        return SMALL;
+    strcpy(name, number(device) >= 100 ? "Fake 9000 MIG 1g.10gb" : "Fake 9000");
+    return OK;
+}
+
+static unsigned process_of(void *device)
+{
+    const char *pid = getenv("FAKE_NVML_PID");
+    return pid && (number(device) == 2 || number(device) == 101) ? (unsigned)atoi(pid) : 0;
+}
+
+#ifdef FAKE_OLD
+
+struct process {
+    unsigned pid;
+    unsigned long long memory;
+};
+
+API nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *n, struct process *table)
+{
+    unsigned pid = process_of(device);
+    *n = pid ? 2 : 0;
+    if (pid) {
+        table[0] = (struct process){1, ~0ull};
+        table[1] = (struct process){pid, ~0ull};
+    }
+    return OK;
+}
+
+API nvmlDeviceGetMemoryInfo(void *device, unsigned long long table[3])
+{
+    table[0] = 1000;
+    table[1] = 400;
+    table[2] = 600;
+    return OK;
+}
+
+#else
+
+struct process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned instance, compute;
+};
+
+API nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct process *table)
+{
+    unsigned pid = process_of(device);
+    if (*n < 3)
+        return SMALL;
+    *n = pid ? 3 : 0;
+    if (pid) {
+        table[0] = (struct process){0, 5, ~0u, ~0u}; /* of another container */
+        table[1] = (struct process){1, 5, ~0u, ~0u};
+        table[2] = (struct process){pid, 5, ~0u, ~0u};
+    }
+    return OK;
+}
+
+API nvmlSystemGetDriverVersion(char *text, unsigned bytes)
+{
+    strcpy(text, "999.13");
+    return OK;
+}
+
+API nvmlDeviceGetUUID(void *device, char *text, unsigned bytes)
+{
+    strcpy(text, number(device) >= 100 ? "MIG-fake" : "GPU-fake");
+    return OK;
+}
+
+API nvmlDeviceGetMinorNumber(void *device, unsigned *ret)
+{
+    *ret = 40 + (unsigned)number(device);
+    return OK;
+}
+
+API nvmlDeviceGetUtilizationRates(void *device, unsigned table[2])
+{
+    if (number(device) != 1)
+        return UNSUPPORTED;
+    table[0] = 37;
+    table[1] = 11;
+    return OK;
+}
+
+struct memory {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+
+API nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *table)
+{
+    if (table->version != (sizeof *table | 2u << 24))
+        return INVALID;
+    table->total = number(device) >= 100 ? 500 : 1000;
+    table->reserved = 50;
+    table->free = 350;
+    table->used = 600;
+    return OK;
+}
+
+API nvmlDeviceGetTemperature(void *device, int sensor, unsigned *ret)
+{
+    *ret = 71;
+    return number(device) == 1 ? OK : UNSUPPORTED;
+}
+
+API nvmlDeviceGetTemperatureThreshold(void *device, int kind, unsigned *ret)
+{
+    *ret = kind == 1 ? 89 : 94;
+    return number(device) == 1 ? OK : UNSUPPORTED;
+}
+
+API nvmlDeviceGetPowerUsage(void *device, unsigned *ret)
+{
+    *ret = 251500;
+    return number(device) == 1 ? OK : UNSUPPORTED;
+}
+
+API nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *ret)
+{
+    *ret = 700000;
+    return number(device) == 1 ? OK : UNSUPPORTED;
+}
+
+API nvmlDeviceGetClockInfo(void *device, int kind, unsigned *ret)
+{
+    *ret = kind == 1 ? 1410 : 9999;
+    return number(device) == 1 ? OK : UNSUPPORTED;
+}
+
+API nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *ret)
+{
+    *ret = number(device) == 1 ? 0x1 | 0x2 | 0x4 | 0x20 : 0x1; /* idle and set clocks are none */
+    return OK;
+}
+
+struct field {
+    unsigned id, scope;
+    long long timestamp, latency;
+    int type, result;
+    unsigned long long value;
+};
+
+API nvmlDeviceGetFieldValues(void *device, int n, struct field *fields)
+{
+    static unsigned long long calls;
+    calls++;
+    for (int i = 0; i < n; i++) {
+        fields[i].type = 3;
+        fields[i].result = number(device) == 1 ? OK : UNSUPPORTED;
+        fields[i].value = (fields[i].id == 197 ? 1000000ull : 3000000ull) * calls;
+    }
+    return OK;
+}
+
+API nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *later)
+{
+    *now = *later = is("mig") && number(device) == 1;
+    return OK;
+}
+
+API nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *ret)
+{
+    *ret = 7;
+    return OK;
+}
+
+API nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **ret)
+{
+    *ret = (void *)(long)(100 + index);
+    return index < 2 ? OK : 6;
+}
+
+#endif
