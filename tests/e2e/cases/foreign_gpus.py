@@ -1,0 +1,38 @@
+# e2e: expect = COMPUTE_BOUND, BALANCED
+# e2e: healthy = yes
+# e2e: mistake = 9
+# e2e: forbid = LOW_GPU_UTILIZATION, MODERATE_GPU_UTILIZATION, HIGH_GPU_MEM, HIGH_GPU_TEMP
+# e2e: gpus = none
+"""Trains on the CPU: whatever GPUs this host has are foreign, and nothing is said of them."""
+
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_num_threads(1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 10)
+
+    def forward(self, x):
+        time.sleep(0.02)
+        return self.body(x)
+
+
+data = TensorDataset(torch.randn(8 * 139, 64), torch.randint(0, 10, (8 * 139,)))
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+steps = 0
+for x, y in DataLoader(data, batch_size=8):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    steps += 1
+print(f"steps={steps}")

@@ -1,0 +1,44 @@
+# e2e: expect = INPUT_BOUND
+# e2e: cause = TOO_FEW_WORKERS
+# e2e: forbid = WAIT_HEAVY
+"""One worker needs 60 ms a batch, the step 12 ms: the worker is always busy, the cores are not."""
+
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+torch.set_num_threads(1)
+
+
+class Records(Dataset):
+    def __len__(self):
+        return 4 * 83
+
+    def __getitem__(self, index):
+        time.sleep(0.015)
+        return torch.randn(64), index % 10
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 10)
+
+    def forward(self, x):
+        time.sleep(0.012)
+        return self.body(x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+steps = 0
+for x, y in DataLoader(Records(), batch_size=4, num_workers=1):
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    steps += 1
+print(f"steps={steps} batches={steps}")

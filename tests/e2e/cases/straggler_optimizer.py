@@ -1,0 +1,53 @@
+# e2e: expect = COMPUTE_STRAGGLER
+# e2e: rank = 1
+# e2e: says = optimizer
+# e2e: mistake = 6
+# e2e: launch = torchrun 2
+# e2e: forbid = INPUT_STRAGGLER
+"""Rank 1 spends 40 ms more in its optimizer than rank 0, which waits for it in the backward."""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+
+class SlowSGD(torch.optim.SGD):
+    def step(self, closure=None):
+        if rank == 1:
+            time.sleep(0.04)
+        return super().step(closure)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 10)
+
+    def forward(self, x):
+        time.sleep(0.02)
+        return self.body(x)
+
+
+data = TensorDataset(torch.randn(8 * 2 * 67, 64), torch.randint(0, 10, (8 * 2 * 67,)))
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+model = DistributedDataParallel(Net())
+optimizer = SlowSGD(model.parameters(), lr=0.01)
+
+steps = 0
+for x, y in loader:
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    steps += 1
+os.write(1, f"rank={rank} steps={steps}\n".encode())
+dist.destroy_process_group()
