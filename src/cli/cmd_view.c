@@ -73,8 +73,7 @@ static int worst_level(const json_t *summary)
     int worst = level_of(json_find_text(summary, "verdict.severity", ""));
     const json_t *finding;
     size_t i;
-    json_array_foreach(json_object_get(summary, "findings"), i, finding)
-    {
+    json_array_foreach (json_object_get(summary, "findings"), i, finding) {
         int level = level_of(json_find_text(finding, "severity", ""));
         worst = level > worst ? level : worst;
     }

@@ -161,8 +161,9 @@ static const json_t *main_loader(const json_t *summary)
 {
     const json_t *item, *list = json_find(summary, "input.loaders");
     size_t i;
-    json_array_foreach(list, i,
-                       item) if (strcmp(json_find_text(item, "use", ""), "eval") != 0) return item;
+    json_array_foreach (list, i, item)
+        if (strcmp(json_find_text(item, "use", ""), "eval") != 0)
+            return item;
     return NULL;
 }
 

@@ -102,11 +102,11 @@ static double memory_peak(const json_t *summary, const char *key, int in_gpus)
     const char *name;
     size_t i;
     double worst = NAN;
-    json_object_foreach(ranks, name, rank)
-    {
+    json_object_foreach (ranks, name, rank) {
         double value = in_gpus ? NAN : figure(rank, key);
-        json_array_foreach(json_object_get(rank, "gpus"), i, gpu) if (in_gpus) value =
-            fmax(value, figure(gpu, key)); /* fmax skips NaN */
+        json_array_foreach (json_object_get(rank, "gpus"), i, gpu)
+            if (in_gpus)
+                value = fmax(value, figure(gpu, key)); /* fmax skips NaN */
         worst = fmax(worst, value);
     }
     return worst;
@@ -150,8 +150,7 @@ static double gpu_utilization(const json_t *summary)
     const json_t *gpu;
     double sum = 0;
     size_t i, n = 0;
-    json_array_foreach(json_find(summary, "system.gpus"), i, gpu)
-    {
+    json_array_foreach (json_find(summary, "system.gpus"), i, gpu) {
         double busy = figure(gpu, "utilization.mean");
         if (isfinite(busy)) {
             sum += busy;

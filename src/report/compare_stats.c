@@ -147,7 +147,8 @@ static int resample(const double *values, size_t n, size_t block, uint64_t seed,
     for (int r = 0; r < RATIO_RESAMPLES; r++) {
         memset(drawn, 0, n * sizeof *drawn);
         for (size_t got = 0; got < n;) {
-            size_t at = (size_t)(stats_random(seed, counter++) % n);
+            /* The upper half of a product picks a start without a division. */
+            size_t at = (size_t)((unsigned __int128)stats_random(seed, counter++) * n >> 64);
             for (size_t k = 0; k < block && got < n; k++, got++) {
                 drawn[rank_of[at]]++;
                 at = at + 1 == n ? 0 : at + 1;

@@ -19,8 +19,7 @@ static void put_list(struct str *out, const char *title, const json_t *list)
 {
     const json_t *item;
     size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         if (i == 0)
             str_addf(out, "%s\n", title);
         layout_paragraph(out, "- ", 2, json_is_string(item) ? json_string_value(item) : "?");
@@ -152,7 +151,8 @@ void compare_text(const json_t *result, int colour, struct str *out)
     put_side(out, "after", json_object_get(result, "after"));
     str_addf(out, "\n  %-14s %10s %10s %9s  %s\n", "", "before", "after", "change",
              "95 % interval");
-    json_array_foreach(json_object_get(result, "rows"), i, row) put_row(out, row, colour);
+    json_array_foreach (json_object_get(result, "rows"), i, row)
+        put_row(out, row, colour);
     str_add(out, "\n");
     put_basis(out, result);
     const json_t *notes = json_object_get(result, "notes");

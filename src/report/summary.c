@@ -55,7 +55,8 @@ static json_t *command_words(const char *command)
     size_t i;
     json_t *word;
     int good = json_is_array(words);
-    json_array_foreach(words, i, word) good = good && json_is_string(word);
+    json_array_foreach (words, i, word)
+        good = good && json_is_string(word);
     if (good)
         return words;
     json_decref(words);

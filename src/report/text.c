@@ -177,8 +177,7 @@ static void put_evidence(struct str *out, const json_t *finding)
     size_t i;
     const json_t *item;
     const json_t *list = json_object_get(finding, "evidence");
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         double value = json_find_number(item, "value", NAN);
         const char *unit = json_find_text(item, "unit", "");
         char cell[LAYOUT_CELL];
@@ -211,8 +210,7 @@ static void put_where(struct str *out, const json_t *finding)
     size_t i;
     const json_t *place;
     const json_t *list = json_object_get(finding, "where");
-    json_array_foreach(list, i, place)
-    {
+    json_array_foreach (list, i, place) {
         struct str line = {0};
         char cell[LAYOUT_CELL];
         if (i == 5)
@@ -235,14 +233,16 @@ static void put_section(const json_t *summary, int colour, const char *section, 
     const json_t *first = NULL, *item;
     const json_t *list = json_object_get(summary, "findings");
     size_t i;
-    json_array_foreach(list, i, item) if (!first && in_section(item, section)) first = item;
+    json_array_foreach (list, i, item)
+        if (!first && in_section(item, section))
+            first = item;
+    struct str line = {0};
+    stats(summary, &line);
     if (first)
         put_diagnosis(out, colour, json_find_text(first, "label", "?"),
                       json_find_text(first, "severity", "info"));
     else
-        str_addf(out, "- Diagnosis: %s\n", healthy);
-    struct str line = {0};
-    stats(summary, &line);
+        str_addf(out, "- Diagnosis: %s\n", line.length ? healthy : "not measured");
     put_stats(out, &line);
     if (!first)
         return;
@@ -250,8 +250,7 @@ static void put_section(const json_t *summary, int colour, const char *section, 
     put_where(out, first);
     put_evidence(out, first);
     int more = 0;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         if (item == first || !in_section(item, section) || ++more > 8)
             continue;
         struct str text = {0};
@@ -335,8 +334,7 @@ static void system_stats(const json_t *summary, struct str *line)
     }
     const json_t *gpus = json_find(summary, "system.gpus"), *gpu;
     size_t i;
-    json_array_foreach(gpus, i, gpu)
-    {
+    json_array_foreach (gpus, i, gpu) {
         if (i == 8)
             break;
         snprintf(part, sizeof part, "GPU %zu %s", i,

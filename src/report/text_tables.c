@@ -17,8 +17,9 @@ static const json_t *input_finding(const json_t *summary)
 {
     const json_t *list = json_object_get(summary, "findings"), *item;
     size_t i;
-    json_array_foreach(list, i, item) if (strncmp(json_find_text(item, "kind", ""), "INPUT_", 6) ==
-                                          0) return item;
+    json_array_foreach (list, i, item)
+        if (strncmp(json_find_text(item, "kind", ""), "INPUT_", 6) == 0)
+            return item;
     return NULL;
 }
 
@@ -29,8 +30,9 @@ static const json_t *main_loader(const json_t *summary)
     const json_t *list = json_find(summary, "input.loaders"), *item;
     size_t i;
     for (size_t use = 0; use < 3; use++)
-        json_array_foreach(list, i, item) if (strcmp(json_find_text(item, "use", ""), uses[use]) ==
-                                              0) return item;
+        json_array_foreach (list, i, item)
+            if (strcmp(json_find_text(item, "use", ""), uses[use]) == 0)
+                return item;
     return NULL;
 }
 
@@ -40,8 +42,7 @@ static double workers_busy(const json_t *summary)
     const json_t *list = json_find(summary, "input.workers"), *item;
     double sum = 0;
     size_t i, n = 0;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         double share = json_find_number(item, "busy_share", NAN);
         if (isfinite(share)) {
             sum += share;
@@ -84,10 +85,34 @@ static void input_stats(const json_t *summary, const json_t *loader, struct str 
     }
 }
 
+/* What each cause means, in a sentence; the finding's own advice has the numbers. */
+static const char *cause_meaning(const char *cause)
+{
+    static const struct {
+        const char *cause, *meaning;
+    } meanings[] = {
+        {"TOO_FEW_WORKERS",     "all workers are busy while cores are free"                   },
+        {"SLOW_SAMPLE",         "making one sample takes long"                                },
+        {"SLOW_COLLATE",        "putting samples together into a batch takes long"            },
+        {"SLOW_HANDOVER",       "bringing finished batches to the training process takes long"},
+        {"SLOW_STORAGE",        "the workers wait for the storage"                            },
+        {"CPU_OVERSUBSCRIBED",  "workers and training compete for too few cores"              },
+        {"UNEVEN_WORKERS",      "one worker is slower than the others, and all wait for it"   },
+        {"WORKER_STARTUP",      "workers are started anew for each epoch"                     },
+        {"NO_OVERLAP",          "num_workers=0: batches are made while the model waits"       },
+        {"PER_SAMPLE_OVERHEAD", "data in memory is fetched sample by sample"                  },
+    };
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (strcmp(meanings[i].cause, cause) == 0)
+            return meanings[i].meaning;
+    return NULL;
+}
+
 void text_input(const json_t *summary, struct str *out)
 {
     const json_t *finding = input_finding(summary), *loader = main_loader(summary);
     const char *cause = json_find_text(finding, "cause", NULL);
+    const char *meaning = cause ? cause_meaning(cause) : NULL;
     struct str line = {0};
     str_add(out, "- Diagnosis: ");
     if (cause)
@@ -103,7 +128,8 @@ void text_input(const json_t *summary, struct str *out)
     layout_paragraph(out, "- Stats: ", 2, line.length ? str_text(&line) : "not measured");
     str_done(&line);
     if (finding)
-        layout_paragraph(out, "- Why: ", 2, json_find_text(finding, "summary", "not said"));
+        layout_paragraph(out, "- Why: ", 2,
+                         meaning ? meaning : json_find_text(finding, "summary", "not said"));
     const char *dataset = json_find_text(loader, "dataset", NULL);
     const char *where = json_find_text(loader, "where", NULL);
     if (dataset || where) {
@@ -134,13 +160,11 @@ static struct peaks memory_peaks(const json_t *summary)
     json_t *ranks = (json_t *)json_find(summary, "memory.ranks"), *rank, *gpu;
     const char *name;
     size_t i;
-    json_object_foreach(ranks, name, rank)
-    {
+    json_object_foreach (ranks, name, rank) {
         worst.rss = larger(worst.rss, json_find_number(rank, "rss_peak_bytes", NAN));
         worst.workers =
             larger(worst.workers, json_find_number(rank, "workers_rss_peak_bytes", NAN));
-        json_array_foreach(json_object_get(rank, "gpus"), i, gpu)
-        {
+        json_array_foreach (json_object_get(rank, "gpus"), i, gpu) {
             worst.reserved =
                 larger(worst.reserved, json_find_number(gpu, "reserved_peak_bytes", NAN));
             worst.capacity = larger(worst.capacity, json_find_number(gpu, "capacity_bytes", NAN));
@@ -206,8 +230,7 @@ static void put_spans(const json_t *summary, int colour, struct str *out)
     char cells[3][LAYOUT_CELL];
     size_t i;
     int shown = 0;
-    json_array_foreach(list, i, span)
-    {
+    json_array_foreach (list, i, span) {
         if (json_find_number(span, "rank", NAN) != typical || ++shown > 12)
             continue;
         if (shown == 1) {
@@ -245,8 +268,7 @@ static void put_ranks(const json_t *summary, int colour, struct str *out)
     layout_title(out, colour, "Ranks");
     str_addf(out, "  %-6s %10s %10s %10s %10s %10s %10s\n", "rank", "total", "input", "forward",
              "backward", "optimizer", "sync");
-    json_object_foreach(ranks, name, rank)
-    {
+    json_object_foreach (ranks, name, rank) {
         if (shown++ == MOST_RANKS)
             break;
         struct str line = {0};
@@ -292,8 +314,7 @@ void text_not_seen(const json_t *summary, int colour, struct str *out)
     const json_t *list = json_find(summary, "lost.details"), *item;
     char cell[LAYOUT_CELL];
     size_t i;
-    json_array_foreach(list, i, item)
-    {
+    json_array_foreach (list, i, item) {
         struct str text = {0};
         double n = json_find_number(item, "n", NAN);
         str_addf(&text, "%s", json_find_text(item, "what", "?"));
@@ -304,8 +325,7 @@ void text_not_seen(const json_t *summary, int colour, struct str *out)
             put_once(&lines, &said, str_text(&text));
         str_done(&text);
     }
-    json_array_foreach(json_object_get(summary, "processes"), i, item)
-    {
+    json_array_foreach (json_object_get(summary, "processes"), i, item) {
         const char *missing = json_find_text(item, "missing", NULL);
         if (missing && said.length < 4096)
             put_once(&lines, &said, missing);
@@ -345,8 +365,9 @@ static void add_command(struct str *line, const json_t *summary)
     const json_t *words = json_find(summary, "run.command"), *word;
     struct str command = {0};
     size_t i;
-    json_array_foreach(words, i, word) if (command.length < 200)
-        add_word(&command, json_is_string(word) ? json_string_value(word) : "?");
+    json_array_foreach (words, i, word)
+        if (command.length < 200)
+            add_word(&command, json_is_string(word) ? json_string_value(word) : "?");
     const char *first = json_string_value(json_array_get(words, 0));
     if (command.length == 0 || line->length + command.length > LAYOUT_COLUMNS)
         str_add(line, first && strlen(first) < 30 ? " ... (the same command)" : " ...");

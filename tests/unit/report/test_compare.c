@@ -1,0 +1,303 @@
+/* test_compare.c: the statistics of a comparison, against samples whose truth is known. The seeds
+ * are fixed: the counts below are the same on every machine. */
+#include "report_testing.h"
+
+#include "base/stats.h"
+#include "report/compare.h"
+
+/* ---- samples with a known truth ---------------------------------------------------------------
+ */
+
+/* Standard normal from two draws (Box and Muller). */
+static double normal(uint64_t seed, uint64_t i)
+{
+    double u = ((double)(stats_random(seed, 2 * i) >> 11) + 1) / 9007199254740993.0;
+    double v = (double)(stats_random(seed, 2 * i + 1) >> 11) / 9007199254740992.0;
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+/* Step times around `centre`, with a relative deviation and a correlation from step to step (AR 1).
+ * Log-normal: skewed to the slow side, as step times are. */
+static void draw(double *out, size_t n, double centre, double deviation, double correlation,
+                 uint64_t seed)
+{
+    double state = normal(seed, 0), fresh = sqrt(1 - correlation * correlation);
+    for (size_t i = 0; i < n; i++) {
+        state = correlation * state + fresh * normal(seed, i + 1);
+        out[i] = centre * exp(deviation * state);
+    }
+}
+
+struct counts {
+    int of[4];    /* by enum change */
+    int excludes; /* intervals that leave the truth out */
+};
+
+static struct counts many(int seeds, size_t n, double truth, double deviation, double correlation)
+{
+    struct counts counts = {{0}, 0};
+    double *before = mem_alloc_array(n, sizeof *before), *after = mem_alloc_array(n, sizeof *after);
+    for (int seed = 0; seed < seeds; seed++) {
+        struct ratio r;
+        draw(before, n, 100, deviation, correlation, (uint64_t)seed * 2 + 1);
+        draw(after, n, 100 * truth, deviation, correlation, (uint64_t)seed * 2 + 2);
+        assert_int_equal(ratio_of_medians(before, n, after, n, 4096, &r), 0);
+        counts.of[ratio_judge(&r, 0.03)]++;
+        counts.excludes += truth < r.low || truth > r.high;
+    }
+    mem_free(before);
+    mem_free(after);
+    return counts;
+}
+
+static void the_same_is_never_a_change(void **state)
+{
+    struct counts few = many(300, 60, 1, 0.10, 0);
+    assert_true(few.of[CHANGE_WORSE] + few.of[CHANGE_BETTER] <= 21); /* 7 % of 300 */
+    struct counts long_runs = many(100, 2000, 1, 0.10, 0);
+    assert_int_equal(long_runs.of[CHANGE_WORSE] + long_runs.of[CHANGE_BETTER], 0);
+    assert_true(long_runs.of[CHANGE_SAME] >= 95);
+}
+
+/* Coverage is what "95 %" promises; the blocks must keep it where steps depend on each other. */
+static void intervals_hold_their_promise(void **state)
+{
+    struct counts alone = many(300, 200, 1, 0.10, 0);
+    assert_true(alone.excludes <= 27); /* 5 % expected, 9 % is 3 deviations above */
+    struct counts together = many(300, 400, 1, 0.10, 0.8);
+    assert_true(together.excludes <= 45); /* a bootstrap of single steps misses some 120 of 300 */
+    assert_true(together.of[CHANGE_WORSE] + together.of[CHANGE_BETTER] <= 21);
+}
+
+static void a_true_change_is_found(void **state)
+{
+    struct counts slower = many(100, 1000, 1.05, 0.10, 0);
+    assert_true(slower.of[CHANGE_WORSE] >= 98);
+    assert_int_equal(slower.of[CHANGE_SAME] + slower.of[CHANGE_BETTER], 0);
+    struct counts faster = many(100, 1000, 0.5, 0.10, 0.5);
+    assert_int_equal(faster.of[CHANGE_BETTER], 100);
+}
+
+/* At the threshold noise must not turn "the same" into "slower": undecided lies between them. */
+static void near_the_threshold_nothing_flips(void **state)
+{
+    struct counts below = many(100, 400, 1.029, 0.30, 0), above = many(100, 400, 1.030, 0.30, 0);
+    assert_true(below.of[CHANGE_UNCLEAR] >= 70 && above.of[CHANGE_UNCLEAR] >= 70);
+    assert_int_equal(below.of[CHANGE_SAME] + above.of[CHANGE_SAME], 0);
+    assert_true(abs(below.of[CHANGE_WORSE] - above.of[CHANGE_WORSE]) <= 5);
+    struct counts quiet = many(100, 400, 1.029, 0.002, 0);
+    assert_int_equal(quiet.of[CHANGE_SAME], 100); /* without noise it is simply below */
+}
+
+static void the_same_input_gives_the_same_interval(void **state)
+{
+    double before[500], after[500];
+    struct ratio one, two;
+    draw(before, 500, 100, 0.2, 0.3, 7);
+    draw(after, 500, 110, 0.2, 0.3, 8);
+    assert_int_equal(ratio_of_medians(before, 500, after, 500, 4096, &one), 0);
+    assert_int_equal(ratio_of_medians(before, 500, after, 500, 4096, &two), 0);
+    assert_memory_equal(&one, &two, sizeof one);
+    assert_true(one.low < one.ratio && one.ratio < one.high);
+}
+
+static void blocks_follow_the_dependence(void **state)
+{
+    static double values[1000];
+    draw(values, 1000, 100, 0.1, 0, 3);
+    assert_true(ratio_block_length(values, 1000) <= 2);
+    draw(values, 1000, 100, 0.1, 0.9, 3);
+    assert_true(ratio_block_length(values, 1000) >= 8);
+    for (size_t i = 0; i < 1000; i++)
+        values[i] = 5; /* a clock with coarse ticks */
+    assert_int_equal(ratio_block_length(values, 1000), 1);
+}
+
+static void edges(void **state)
+{
+    double few[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, zeros[20] = {0}, ones[20];
+    struct ratio r;
+    for (size_t i = 0; i < 20; i++)
+        ones[i] = 1;
+    assert_int_equal(ratio_of_medians(few, 9, ones, 20, 4096, &r), 0);
+    assert_true(isnan(r.low));
+    assert_int_equal(ratio_judge(&r, 0.03), CHANGE_UNCLEAR);
+    assert_int_equal(ratio_of_medians(zeros, 20, ones, 20, 4096, &r), 0);
+    assert_true(isnan(r.ratio));
+    assert_int_equal(ratio_of_medians(ones, 20, ones, 20, 4096, &r), 0);
+    assert_true(r.low == 1 && r.high == 1 && r.ratio == 1);
+    assert_int_equal(ratio_judge(&r, 0.03), CHANGE_SAME);
+    assert_int_equal(ratio_of_medians(NULL, 0, NULL, 0, 4096, &r), 0);
+    assert_true(isnan(r.ratio));
+}
+
+static void a_period_does_not_fool_the_thinning(void **state)
+{
+    /* Every 25th step is slow. Every 25th of 102 400 would be 4096 values: a fixed stride could see
+     * nothing but slow ones. */
+    size_t n = 102400;
+    double *before = mem_alloc_array(n, sizeof *before), *after = mem_alloc_array(n, sizeof *after);
+    struct ratio r;
+    for (size_t i = 0; i < n; i++) {
+        before[i] = 100;
+        after[i] = i % 25 == 0 ? 500 : 100;
+    }
+    assert_int_equal(ratio_of_medians(before, n, after, n, 4096, &r), 0);
+    assert_true(r.ratio == 1);
+    assert_int_equal(r.n_before, 4096);
+    mem_free(before);
+    mem_free(after);
+}
+
+/* ---- the number of steps that would decide
+ * --------------------------------------------------------- */
+
+static void more_steps_decide(void **state)
+{
+    double before[4000], after[4000];
+    struct ratio r;
+    draw(before, 60, 100, 0.15, 0, 11);
+    draw(after, 60, 104, 0.15, 0, 12);
+    assert_int_equal(ratio_of_medians(before, 60, after, 60, 4096, &r), 0);
+    assert_int_equal(ratio_judge(&r, 0.03), CHANGE_UNCLEAR);
+    int64_t more = ratio_more_steps(&r, 0.03);
+    assert_true(more > 60 && more < 100000);
+    struct ratio at = {1.03, 0.99, 1.07, 100, 100, 1, 1},
+                 near = {1.0299999, 1.0, 1.07, 100, 100, 1, 1};
+    assert_true(ratio_more_steps(&at, 0.03) > 0); /* above: the interval must leave out 1 */
+    assert_int_equal(ratio_more_steps(&near, 0.03), -1);
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+struct side {
+    json_t *summary;
+    struct step_series steps;
+    double values[1000];
+};
+
+static void make_side(struct side *side, double centre, double rss_mib, uint64_t seed)
+{
+    struct hand_run run;
+    struct leat_err err = {""};
+    hand_slow_input(&run);
+    assert_int_equal(summary_build(&run.facts, &run.findings, &side->summary, &err), 0);
+    findings_done(&run.findings);
+    json_t *rank = json_pack("{s{sI}}", "0", "rss_peak_bytes", (json_int_t)(rss_mib * 1048576));
+    json_object_set_new((json_t *)json_find(side->summary, "memory"), "ranks", rank);
+    json_object_set_new((json_t *)json_find(side->summary, "step_time"), "median",
+                        json_real(centre));
+    draw(side->values, 1000, centre, 0.05, 0, seed);
+    side->steps = (struct step_series){.wall = side->values, .count = 1000};
+}
+
+/* The kind of the verdict; the caller owns the text of the comparison in *ret_text. */
+static char kind[32];
+static const char *verdict(const struct side *before, const struct side *after, char **ret_text)
+{
+    json_t *result = NULL;
+    struct leat_err err = {""};
+    struct str text = {0};
+    assert_int_equal(compare_summaries("a", before->summary, &before->steps, "b", after->summary,
+                                       &after->steps, 0.03, &result, &err),
+                     0);
+    snprintf(kind, sizeof kind, "%s", json_find_text(result, "verdict.kind", "?"));
+    compare_text(result, 0, &text);
+    if (ret_text)
+        *ret_text = text.text;
+    else
+        str_done(&text);
+    json_decref(result);
+    return kind;
+}
+
+static void time_and_memory_decide(void **state)
+{
+    static struct side base, slow, fast, fat, fast_fat, lean_slow, same;
+    make_side(&base, 100, 1000, 1);
+    make_side(&same, 100, 1020, 2);
+    make_side(&slow, 112, 1000, 3);
+    make_side(&fast, 70, 1000, 4);
+    make_side(&fat, 100, 1500, 5);
+    make_side(&fast_fat, 70, 1500, 6);
+    make_side(&lean_slow, 112, 500, 7);
+    assert_string_equal(verdict(&base, &same, NULL), "EQUIVALENT");
+    assert_string_equal(verdict(&base, &slow, NULL), "REGRESSION");
+    assert_string_equal(verdict(&base, &fast, NULL), "IMPROVEMENT");
+    assert_string_equal(verdict(&base, &fat, NULL), "REGRESSION");
+    assert_string_equal(verdict(&fat, &base, NULL), "IMPROVEMENT");
+    assert_string_equal(verdict(&base, &fast_fat, NULL), "MIXED");
+    assert_string_equal(verdict(&base, &lean_slow, NULL), "MIXED");
+    struct side *const all[] = {&base, &same, &slow, &fast, &fat, &fast_fat, &lean_slow};
+    for (size_t i = 0; i < 7; i++)
+        json_decref(all[i]->summary);
+}
+
+static void incomparable_runs_say_so_first(void **state)
+{
+    static struct side base, other;
+    char *text;
+    make_side(&base, 100, 1000, 1);
+    make_side(&other, 200, 1000, 2);
+    json_t *loader = json_array_get(json_find(other.summary, "input.loaders"), 0);
+    json_object_set_new(loader, "batch_size", json_integer(64));
+    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
+    assert_int_equal(strncmp(text, "Not comparable:\n- batch size: 32 before, 64 after\n", 50), 0);
+    mem_free(text);
+    json_object_set_new(loader, "batch_size", json_integer(32));
+    json_object_set_new((json_t *)json_find(other.summary, "run"), "world_size", json_integer(4));
+    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
+    assert_non_null(strstr(text, "- world size: 1 before, 4 after\n"));
+    mem_free(text);
+    json_object_set_new((json_t *)json_find(other.summary, "run"), "world_size", json_integer(1));
+    assert_string_equal(verdict(&base, &other, NULL), "REGRESSION");
+    json_decref(base.summary);
+    json_decref(other.summary);
+}
+
+static void set_steps(json_t *summary, double median, double p99)
+{
+    json_t *step_time = (json_t *)json_find(summary, "step_time");
+    json_object_set_new(step_time, "median", json_real(median));
+    json_object_set_new(step_time, "p99", json_real(p99));
+}
+
+/* Only summaries: nothing is decided unless the step times hardly overlap. */
+static void without_steps(void **state)
+{
+    static struct side base, other;
+    char *text;
+    make_side(&base, 100, 1000, 1);
+    make_side(&other, 108, 1000, 2);
+    base.steps = other.steps = (struct step_series){.note = "there is no run.db"};
+    set_steps(base.summary, 100, 130);
+    set_steps(other.summary, 108, 140);
+    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
+    assert_non_null(strstr(text, "No interval is possible"));
+    assert_non_null(strstr(text, "there is no run.db"));
+    mem_free(text);
+    set_steps(other.summary, 200, 260);
+    assert_string_equal(verdict(&base, &other, NULL), "REGRESSION");
+    assert_string_equal(verdict(&other, &base, NULL), "IMPROVEMENT");
+    json_decref(base.summary);
+    json_decref(other.summary);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_is_never_a_change),
+        cmocka_unit_test(intervals_hold_their_promise),
+        cmocka_unit_test(a_true_change_is_found),
+        cmocka_unit_test(near_the_threshold_nothing_flips),
+        cmocka_unit_test(the_same_input_gives_the_same_interval),
+        cmocka_unit_test(blocks_follow_the_dependence),
+        cmocka_unit_test(edges),
+        cmocka_unit_test(a_period_does_not_fool_the_thinning),
+        cmocka_unit_test(more_steps_decide),
+        cmocka_unit_test(time_and_memory_decide),
+        cmocka_unit_test(incomparable_runs_say_so_first),
+        cmocka_unit_test(without_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,242 @@
+/* test_report_text.c: the text report: what the first screen holds, how wide it is, how a run's end
+ * is told, and that it depends on the JSON alone. */
+#include "report_testing.h"
+
+#include "report/layout.h"
+
+static char *text_of(const json_t *summary)
+{
+    struct str out = {0};
+    report_text(summary, 0, &out);
+    assert_false(out.failed);
+    return out.text;
+}
+
+static char *report_of(const struct facts *facts, const struct findings *findings)
+{
+    json_t *summary = NULL;
+    struct leat_err err = {""};
+    assert_int_equal(summary_build(facts, findings, &summary, &err), 0);
+    char *text = text_of(summary);
+    json_decref(summary);
+    return text;
+}
+
+/* Columns of the widest line. */
+static int widest(const char *text)
+{
+    int most = 0;
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        char line[4096];
+        assert_true(length < sizeof line);
+        memcpy(line, text, length);
+        line[length] = 0;
+        if (layout_width(line) > most)
+            most = layout_width(line);
+        text += length + (text[length] == '\n');
+    }
+    return most;
+}
+
+static void cut_to_lines(char *text, int lines)
+{
+    for (; *text; text++)
+        if (*text == '\n' && --lines == 0) {
+            text[1] = 0;
+            return;
+        }
+}
+
+/* Runs of blanks and line ends become one blank: for what may be wrapped anywhere. */
+static void assert_says(const char *text, const char *sentence)
+{
+    struct str flat = {0};
+    for (; *text; text++)
+        if (*text != ' ' && *text != '\n')
+            str_add_bytes(&flat, text, 1);
+        else if (flat.length && flat.text[flat.length - 1] != ' ')
+            str_add(&flat, " ");
+    if (!strstr(str_text(&flat), sentence))
+        fail_msg("\"%s\" is not in:\n%s", sentence, str_text(&flat));
+    str_done(&flat);
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in:\n%s", part, text);
+}
+
+static void first_screen_holds_what_matters(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    char *text = report_of(&run.facts, &run.findings);
+    assert_true(widest(text) < 80);
+    assert_has(text, "\n  leat compare demo demo-2\n");
+    assert_int_equal(strncmp(text, "Verdict: INPUT-BOUND (critical)\n", 32), 0);
+    cut_to_lines(text, 24);
+    assert_has(text, "Why:     Waiting for batches takes 84 %");
+    assert_has(text, "Next:    Give the loader workers");
+    assert_says(text, "103 steps, 100 kept, 3 warm-up left out");
+    assert_has(text, "\nStep Time\n- Diagnosis: INPUT-BOUND (critical)\n");
+    assert_has(text, "- Stats: total 303.7ms | input 254.5ms | compute 48.7ms | wait 0.50ms\n");
+    assert_has(text, "- Why: Waiting for batches");
+    assert_has(text, "\nInput\n- Diagnosis: NO_OVERLAP\n");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+/* What `leat run` printed is what `leat view` prints: also after a way through the file. */
+static void the_file_says_the_same(void **state)
+{
+    struct hand_run run;
+    json_t *summary = NULL, *again = NULL;
+    struct leat_err err = {""};
+    hand_slow_input(&run);
+    run.rank.kept_ms *= 1.0000001; /* a figure that needs many digits */
+    assert_int_equal(summary_build(&run.facts, &run.findings, &summary, &err), 0);
+    char *file = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    assert_int_equal(summary_parse(file, strlen(file), &again, &err), 0);
+    char *now = text_of(summary), *later = text_of(again);
+    assert_string_equal(now, later);
+    free(file);
+    mem_free(now);
+    mem_free(later);
+    json_decref(summary);
+    json_decref(again);
+    findings_done(&run.findings);
+}
+
+static void how_it_ended(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    run.proc = (struct proc_fact){.pid = 1000,
+                                  .role = "main",
+                                  .exception = "ValueError: shapes differ (train.py:88)",
+                                  .worker_id = -1,
+                                  .ended_ms = NAN};
+    run.facts.procs = &run.proc;
+    run.facts.proc_count = 1;
+    run.facts.ended = "failed";
+    run.facts.exit_status = 1;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "demo failed after 32.1s with exit status 1: ValueError: shapes differ "
+                      "(train.py:88).");
+    mem_free(text);
+    run.proc.exception[0] = 0;
+    run.facts.ended = "killed";
+    run.facts.exit_status = -1;
+    run.facts.signal = 9;
+    run.facts.oom_kills = 1;
+    text = report_of(&run.facts, &run.findings);
+    assert_says(text, "demo was killed by SIGKILL after 32.1s.");
+    assert_says(text, "out-of-memory killer");
+    mem_free(text);
+    run.facts.ended = "interrupted";
+    run.facts.signal = 2;
+    run.facts.oom_kills = 0;
+    text = report_of(&run.facts, &run.findings);
+    assert_says(text, "demo was interrupted after 32.1s.");
+    assert_null(strstr(text, "out-of-memory"));
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+static void what_was_left_out_or_lost_is_said(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    run.rank.compile_steps = 2;
+    run.rank.compile_ms = 8123;
+    run.rank.eval_ms = 3852;
+    run.lost = (struct lost_fact){.what = "probes", .why = "NVML was not found.", .n = 1};
+    run.facts.lost = &run.lost;
+    run.facts.lost_count = 1;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "2 compile (8.12s) left out");
+    assert_says(text, "Evaluation took 12 % of the run");
+    assert_has(text, "\nNot seen\n- probes (1): NVML was not found.\n");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+static void a_healthy_run_and_an_empty_one(void **state)
+{
+    struct facts facts = hand_nothing();
+    struct findings findings = {0};
+    hand_finding(&findings, "INSUFFICIENT DATA", SECTION_STEP_TIME, SEVERITY_INFO,
+                 "No step was seen.", "Run a training with torch.");
+    char *text = report_of(&facts, &findings);
+    assert_has(text, "Verdict: INSUFFICIENT DATA (info)\n");
+    assert_says(text, "No step was seen.");
+    assert_has(text, "- Stats: not measured");
+    assert_has(text, "  leat check\n");
+    assert_null(strstr(text, " 0ms")); /* unknown is not zero */
+    assert_true(widest(text) < 80);
+    mem_free(text);
+    findings_done(&findings);
+}
+
+static void long_and_hostile_text_stays_in_its_lines(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    char summary[3000];
+    memset(summary, 'x', sizeof summary);
+    summary[sizeof summary - 1] = 0;
+    finding_say(&run.findings.items[0], "%s", summary);
+    finding_advise(&run.findings.items[0], "\033[31mred\007 \342\200\256reversed \346\274\242");
+    run.facts.run_name = "a name with blanks that is rather long for a run, but allowed";
+    char *text = report_of(&run.facts, &run.findings);
+    assert_true(widest(text) < 80);
+    assert_null(strchr(text, '\033'));
+    assert_null(strchr(text, '\007'));
+    assert_null(strstr(text, "\342\200\256"));
+    assert_has(text, "\346\274\242");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+static void numbers_for_people(void **state)
+{
+    char cell[LAYOUT_CELL];
+    assert_string_equal(layout_duration(0.0123, cell), "12.3us");
+    assert_string_equal(layout_duration(0.5, cell), "0.50ms");
+    assert_string_equal(layout_duration(254.5, cell), "254.5ms");
+    assert_string_equal(layout_duration(999.96, cell), "1.00s");
+    assert_string_equal(layout_duration(125000, cell), "2m05s");
+    assert_string_equal(layout_duration(9e6, cell), "2h30m");
+    assert_string_equal(layout_duration(NAN, cell), "-");
+    assert_string_equal(layout_duration(-3, cell), "-3.00ms");
+    assert_string_equal(layout_percent(0.838, cell), "84 %");
+    assert_string_equal(layout_percent(0.0342, cell), "3.4 %");
+    assert_string_equal(layout_percent(0.0001, cell), "< 0.1 %");
+    assert_string_equal(layout_percent(0, cell), "0 %");
+    assert_string_equal(layout_change(0.052, cell), "+5.2 %");
+    assert_string_equal(layout_change(-0.31, cell), "-31 %");
+    assert_string_equal(layout_change(3.12, cell), "4.1x");
+    assert_string_equal(layout_bytes(512.0 * 1024 * 1024, cell), "512 MiB");
+    assert_string_equal(layout_bytes(1.5 * 1024 * 1024 * 1024, cell), "1.5 GiB");
+    layout_duration(1e300, cell);
+    layout_percent(-1e300, cell);
+    layout_bytes(1e300, cell);
+    layout_count(1e300, cell);
+    layout_change(1e300, cell);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_screen_holds_what_matters),
+        cmocka_unit_test(the_file_says_the_same),
+        cmocka_unit_test(how_it_ended),
+        cmocka_unit_test(what_was_left_out_or_lost_is_said),
+        cmocka_unit_test(a_healthy_run_and_an_empty_one),
+        cmocka_unit_test(long_and_hostile_text_stays_in_its_lines),
+        cmocka_unit_test(numbers_for_people),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
