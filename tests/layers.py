@@ -60,7 +60,9 @@ def check_include(root, path, quote, target):
         return  # a neighbour, whatever foreign header it is named after
     for pattern, homes in HOMES:
         if re.fullmatch(pattern, target):
-            if not any(path == home or (home[-1] == "/" and path.startswith(home)) for home in homes):
+            if not any(
+                path == home or (home[-1] == "/" and path.startswith(home)) for home in homes
+            ):
                 allowed = " or ".join(homes) or "nowhere (it is opened at run time)"
                 yield f"includes <{target}>, whose home is {allowed}"
             return

@@ -53,6 +53,7 @@ look() {
     need libsqlite3-dev has_library sqlite3
     need libjansson-dev has_library jansson
     need libcmocka-dev has_library cmocka
+    need zlib1g-dev has_library zlib # SQLite, linked statically, wants it
     need python3 has "$PYTHON"
     need python3-dev has_headers
     need python3-venv has_venv

@@ -105,7 +105,9 @@ def check_completions(names):
     expect(set(names) <= set(complete_in_bash("leat", "")), "bash does not offer every command")
     expect(complete_in_bash("leat", "com") == ["compare"], "bash does not complete `leat com`")
     expect("--run-name" in complete_in_bash("leat", "run", "--r"), "bash: no --run-name for run")
-    expect(complete_in_bash("leat", "run", "t.py", "--r") == [], "bash offers leat's options to t.py")
+    expect(
+        complete_in_bash("leat", "run", "t.py", "--r") == [], "bash offers leat's options to t.py"
+    )
     for shell, path in (("zsh", COMPLETIONS[1]), ("fish", COMPLETIONS[2])):
         if shutil.which(shell):
             answer = subprocess.run([shell, "-n", ROOT / path], capture_output=True, check=False)
@@ -117,12 +119,18 @@ def check_links():
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#\s]+)", text):
             if not re.match(r"[a-z]+:", target):
-                expect((page.parent / target).exists(), f"{page.name}: the link {target} leads nowhere")
+                expect(
+                    (page.parent / target).exists(), f"{page.name}: the link {target} leads nowhere"
+                )
 
 
 def check_make_targets():
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs/man").glob("*.1")]:
+    for page in [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs/man").glob("*.1"),
+    ]:
         text = re.sub(r"\\", "", page.read_text(encoding="utf-8"))
         for target in re.findall(r"(?:`|^    |\.B\w* \"?)make ([a-z][a-z-]*)", text, re.M):
             expect(target in targets, f"{page.name}: there is no `make {target}`")
