@@ -1,0 +1,677 @@
+/* fold_paint.c: one segment of the training thread -> nanoseconds per phase.
+ *
+ * The spans of the thread are sorted by start and swept with a stack, so that every nanosecond of
+ * the segment falls to exactly one of: a phase, or an evaluation, which belongs to no step. The sum
+ * of the phases therefore equals the wall time by construction, whatever was recorded.
+ *
+ *     spans      [ FETCH ]        [  BACKWARD        ]     [OPTIMIZER]
+ *                                     [ SYNC ]
+ *     phase      input   |forward |bw |sync  |backward|other|optimizer
+ *
+ * Inside a fetch all is input; else inside a synchronisation all is sync; else inside a transfer
+ * all is h2d; else the innermost span decides. Compilations and waits are transparent.
+ *
+ * What lies between spans, a gap, is `forward` once a batch has arrived, and `other` after a
+ * backward or an optimizer, until the next batch. A backward that starts without any batch having
+ * arrived (a loop without a loader, two steps a batch) shows that the gaps before it were the
+ * forward.
+ *
+ * A wait of the training thread counts as input for as long as another thread of this process was
+ * fetching: that is a prefetching thread that has not kept up. A fetch that ends after the wait did
+ * is not what was waited for.
+ */
+#include "collect/fold_internal.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KIND_BACKGROUND = LEAT_REC_KINDS, /* a piece of a WAIT in which a fetch was awaited */
+    PHASE_GAP = PHASES,
+    PHASE_KEEP /* as the span around it */
+};
+
+struct span {
+    uint64_t a, b;
+    uint32_t record; /* in pending */
+    int16_t iteration;
+    uint16_t kind, flags;
+    uint8_t phase;    /* what it paints: a phase or PHASE_KEEP */
+    bool eval, named; /* a fetch of an evaluation; `other` in it belongs to a name */
+    uint64_t other_ns;
+};
+
+struct piece {
+    uint64_t a, b;
+    uint32_t record;
+    int16_t iteration;
+};
+
+struct turn { /* from t on, gaps are of this phase */
+    uint64_t t;
+    uint8_t phase;
+};
+
+struct frame {
+    uint64_t b;
+    uint8_t phase, lock; /* lock: 3 input, 2 sync, 1 h2d: what is inside cannot change it */
+    struct span *name;   /* gets what is painted as `other`; NULL: nobody */
+};
+
+struct painter {
+    struct fold *f;
+    const struct paint_job *job;
+    struct tally *tally;
+    struct span *spans;
+    struct piece *background, *evals;
+    struct turn *turns;
+    struct frame *frames;
+    size_t span_count, background_count, eval_count, turn_count, depth;
+    size_t at_eval, at_turn;
+    uint64_t t0, t1, cursor;
+};
+
+void fold_scratch_done(struct fold_scratch *scratch)
+{
+    mem_free(scratch->spans);
+    mem_free(scratch->background);
+    mem_free(scratch->evals);
+    mem_free(scratch->turns);
+    mem_free(scratch->frames);
+}
+
+/* A record gives at most one span and one piece of each kind; a wait and the fetches it overlaps
+ * give at most as many pieces as there are of both. */
+static bool reserve(struct painter *p, struct fold_scratch *s, size_t records)
+{
+    if (mem_reserve(&s->spans, &s->spans_cap, 2 * records + 8, sizeof *p->spans) < 0 ||
+        mem_reserve(&s->background, &s->background_cap, records + 8, sizeof *p->background) < 0 ||
+        mem_reserve(&s->evals, &s->evals_cap, 2 * records + 8, sizeof *p->evals) < 0 ||
+        mem_reserve(&s->turns, &s->turns_cap, 2 * records + 8, sizeof *p->turns) < 0 ||
+        mem_reserve(&s->frames, &s->frames_cap, 2 * records + 8, sizeof *p->frames) < 0)
+        return false;
+    p->spans = s->spans;
+    p->background = s->background;
+    p->evals = s->evals;
+    p->turns = s->turns;
+    p->frames = s->frames;
+    return true;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static enum name_class name_class(const struct fold *f, const struct rec *r)
+{
+    if (r->kind != LEAT_REC_NAMED)
+        return NAME_NONE;
+    return r->id < REC_NAMES && f->name_class[r->id] ? f->name_class[r->id] : NAME_USER;
+}
+
+static bool is_fetch(const struct span *s)
+{
+    return s->kind == LEAT_REC_FETCH || s->kind == LEAT_REC_ITER || s->kind == KIND_BACKGROUND;
+}
+
+static bool is_named_phase(const struct span *s, int phase)
+{
+    return s->kind == LEAT_REC_NAMED && !s->named && s->phase == phase;
+}
+
+static bool is_backward(const struct span *s)
+{
+    return s->kind == LEAT_REC_BACKWARD || is_named_phase(s, PHASE_BACKWARD);
+}
+
+/* ---- gathering ---------------------------------------------------------------------------- */
+
+static uint8_t phase_of(const struct painter *p, const struct rec *r, enum name_class name)
+{
+    switch (r->kind) {
+    case LEAT_REC_FETCH:
+    case LEAT_REC_ITER: return PHASE_INPUT;
+    case LEAT_REC_H2D: return PHASE_H2D;
+    case LEAT_REC_BACKWARD: return PHASE_BACKWARD;
+    case LEAT_REC_OPTIMIZER: return PHASE_OPTIMIZER;
+    case LEAT_REC_CLOSURE: return PHASE_FORWARD;
+    case LEAT_REC_SYNC: return PHASE_SYNC;
+    case LEAT_REC_NAMED:
+        if (name == NAME_EVAL)
+            return PHASE_KEEP;
+        return name == NAME_PHASE ? p->f->name_phase[r->id] : PHASE_OTHER;
+    default: return PHASE_KEEP;
+    }
+}
+
+/* A span of this name or kind shows that the signal exists, whatever the header said when. */
+static void note_signal(struct fold *f, uint8_t phase)
+{
+    if (phase == PHASE_H2D)
+        f->signals |= LEAT_SIGNAL_H2D;
+    else if (phase == PHASE_SYNC)
+        f->signals |= LEAT_SIGNAL_SYNC;
+}
+
+static void gather_own(struct painter *p, uint32_t index)
+{
+    const struct pending *q = &p->f->pending[index];
+    const struct rec *r = &q->rec;
+    enum name_class name = name_class(p->f, r);
+    if (r->kind == LEAT_REC_STEP || r->kind >= LEAT_REC_KINDS)
+        return;
+    bool trains = p->job->all_train || fold_iteration_trains(p->f, q->iteration);
+    struct span *s = &p->spans[p->span_count++];
+    *s = (struct span){.a = r->t0_ns,
+                       .b = r->t1_ns,
+                       .record = index,
+                       .iteration = q->iteration,
+                       .kind = r->kind,
+                       .flags = r->flags,
+                       .phase = phase_of(p, r, name),
+                       .named = name == NAME_USER || name == NAME_CHECKPOINT};
+    note_signal(p->f, s->phase);
+    if (is_fetch(s) && !trains) {
+        s->eval = true;
+        s->phase = PHASE_KEEP;
+    }
+    /* A phase that began before the segment is around steps, not a part of one. */
+    if (r->kind == LEAT_REC_NAMED && r->t0_ns < p->job->since_ns)
+        s->phase = PHASE_KEEP;
+}
+
+static void gather(struct painter *p)
+{
+    for (size_t i = p->job->from; i < p->job->to; i++) {
+        const struct pending *q = &p->f->pending[i];
+        if (q->tid == p->job->tid)
+            gather_own(p, (uint32_t)i);
+        else if (q->rec.kind == LEAT_REC_FETCH || q->rec.kind == LEAT_REC_ITER)
+            p->background[p->background_count++] =
+                (struct piece){q->rec.t0_ns, q->rec.t1_ns, (uint32_t)i, q->iteration};
+    }
+}
+
+static int by_piece_start(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    return x->a < y->a ? -1 : x->a > y->a;
+}
+
+static int by_span_start(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    if (x->a != y->a)
+        return x->a < y->a ? -1 : 1;
+    if (x->b != y->b)
+        return x->b > y->b ? -1 : 1;
+    if ((x->kind == KIND_BACKGROUND) != (y->kind == KIND_BACKGROUND))
+        return x->kind == KIND_BACKGROUND ? 1 : -1;
+    return x->record > y->record ? -1 : x->record < y->record; /* the outer one is recorded later */
+}
+
+static void add_awaited(struct painter *p, const struct span *wait, const struct piece *fetch)
+{
+    uint64_t a = most(fetch->a, wait->a), b = least(fetch->b, wait->b);
+    bool trains = p->job->all_train || fold_iteration_trains(p->f, fetch->iteration);
+    if (a < b)
+        p->spans[p->span_count++] = (struct span){.a = a,
+                                                  .b = b,
+                                                  .record = fetch->record,
+                                                  .iteration = fetch->iteration,
+                                                  .kind = KIND_BACKGROUND,
+                                                  .phase = trains ? PHASE_INPUT : PHASE_KEEP,
+                                                  .eval = !trains};
+}
+
+/* Pieces of waits in which another thread was fetching become spans of their own. */
+static void match_waits(struct painter *p)
+{
+    if (p->background_count == 0)
+        return;
+    qsort(p->background, p->background_count, sizeof *p->background, by_piece_start);
+    uint64_t covered = 0; /* several threads may fetch at once: each moment is counted once */
+    for (size_t i = 0; i < p->background_count; i++) {
+        p->background[i].a = most(p->background[i].a, covered);
+        p->background[i].b = most(p->background[i].b, p->background[i].a);
+        covered = p->background[i].b;
+    }
+    qsort(p->spans, p->span_count, sizeof *p->spans, by_span_start);
+    size_t waits = p->span_count, first = 0;
+    uint64_t done = 0; /* a wait inside a wait is covered by the outer one */
+    for (size_t i = 0; i < waits; i++) {
+        const struct span *w = &p->spans[i];
+        if (w->kind != LEAT_REC_WAIT || w->a < done)
+            continue;
+        done = w->b;
+        while (first < p->background_count && p->background[first].b <= w->a)
+            first++;
+        for (size_t k = first; k < p->background_count && p->background[k].a < w->b; k++)
+            add_awaited(p, w, &p->background[k]);
+    }
+}
+
+/* ---- evaluations -------------------------------------------------------------------------- */
+
+struct eval_run {
+    bool open, ended;       /* ended: its last fetch was END */
+    int root;               /* the iteration */
+    uint64_t a, last, soft; /* start; end of its last event; first named span after that, or 0 */
+};
+
+static void close_run(struct painter *p, struct eval_run *run, uint64_t at)
+{
+    uint64_t b = run->ended ? run->last : run->soft ? run->soft : most(at, run->last);
+    p->evals[p->eval_count++] = (struct piece){.a = run->a, .b = b};
+    run->open = false;
+}
+
+static void extend_run(struct painter *p, struct eval_run *run, const struct span *s)
+{
+    int root = s->iteration >= 0 ? fold_iteration_root(p->f, s->iteration) : -1;
+    if (run->open && s->a >= run->last && root != run->root && (run->ended || run->soft))
+        close_run(p, run, s->a);
+    if (!run->open)
+        *run = (struct eval_run){.open = true, .a = s->a};
+    bool inside =
+        s->b <= run->last; /* a fetch within a fetch does not say how the outer one ends */
+    run->last = most(run->last, s->b);
+    run->soft = 0;
+    if (!inside) {
+        run->root = root;
+        /* Of a background thread's evaluation only the waits are seen: it ends with the last. */
+        run->ended =
+            s->kind == KIND_BACKGROUND || (s->kind == LEAT_REC_FETCH && (s->flags & LEAT_REC_END));
+    }
+}
+
+/* Evaluations run from the first event of an iteration that does not train to its END; one that was
+ * broken off, to the next event of another kind. */
+static void find_evals(struct painter *p)
+{
+    struct eval_run run = {0};
+    if (p->job->gap->evaluates)
+        run = (struct eval_run){.open = true, .root = -1, .a = p->f->cut_ns, .last = p->f->cut_ns};
+    for (size_t i = 0; i < p->span_count && !p->job->all_train; i++) {
+        const struct span *s = &p->spans[i];
+        const struct rec *r = &p->f->pending[s->record].rec;
+        if (is_fetch(s) && s->eval)
+            extend_run(p, &run, s);
+        else if (run.open && s->a >= run.last) {
+            if (is_fetch(s) || is_backward(s) || s->kind == LEAT_REC_OPTIMIZER)
+                close_run(p, &run, s->a);
+            else if (s->kind == LEAT_REC_NAMED && !run.soft)
+                run.soft = s->a;
+        }
+        if (s->kind == LEAT_REC_NAMED && name_class(p->f, r) == NAME_EVAL &&
+            s->a >= p->job->since_ns)
+            p->evals[p->eval_count++] = (struct piece){.a = s->a, .b = s->b};
+    }
+    p->job->gap->evaluates = run.open && !run.ended && !run.soft;
+    if (run.open)
+        close_run(p, &run, p->t1);
+}
+
+static void tell_eval(struct fold *f, uint64_t a, uint64_t b)
+{
+    if (f->eval_held && f->eval_to_ns >= a && f->eval_from_ns <= a) {
+        f->eval_to_ns = most(f->eval_to_ns, b);
+        return;
+    }
+    if (f->eval_held && !f->trains) {
+        /* It may all have been inference: nothing can be told yet, and only one can be held. */
+        f->eval_to_ns = most(f->eval_to_ns, b);
+        return;
+    }
+    fold_eval_flush(f);
+    f->eval_held = true;
+    f->eval_from_ns = a;
+    f->eval_to_ns = b;
+}
+
+void fold_eval_flush(struct fold *f)
+{
+    if (!f->eval_held || !f->trains)
+        return;
+    f->eval_held = false;
+    if (f->sink.span)
+        f->sink.span(f->sink.context, "eval", f->given, fold_relative(f, f->eval_from_ns),
+                     fold_relative(f, f->eval_to_ns), 0);
+}
+
+/* Sorts, merges what touches, tells. What remains is disjoint and ordered. */
+static void settle_evals(struct painter *p)
+{
+    qsort(p->evals, p->eval_count, sizeof *p->evals, by_piece_start);
+    size_t kept = 0;
+    for (size_t i = 0; i < p->eval_count; i++) {
+        struct piece e = p->evals[i];
+        e.b = least(e.b, p->t1);
+        if (e.a >= e.b)
+            continue;
+        if (kept > 0 && e.a <= p->evals[kept - 1].b)
+            p->evals[kept - 1].b = most(p->evals[kept - 1].b, e.b);
+        else
+            p->evals[kept++] = e;
+    }
+    p->eval_count = kept;
+    for (size_t i = 0; i < kept; i++)
+        tell_eval(p->f, p->evals[i].a, p->evals[i].b);
+    if (kept > 0)
+        p->tally->flags |= STEP_AFTER_EVAL;
+}
+
+/* ---- gaps, batches and flags -------------------------------------------------------------- */
+
+static void add_turn(struct painter *p, uint64_t t, uint8_t phase)
+{
+    struct turn *last = &p->turns[p->turn_count - 1];
+    t = most(t, last->t);
+    if (last->phase == phase)
+        return;
+    p->turns[p->turn_count++] = (struct turn){t, phase};
+}
+
+static void count_batch(struct tally *tally, uint32_t samples)
+{
+    tally->micro_steps++;
+    tally->samples += samples;
+    tally->samples_unknown |= samples == 0;
+}
+
+struct gap_walk {
+    size_t mark; /* the turn in force since the last backward */
+    uint64_t fetch_end, optimizer_end, backward_end;
+    bool arrived, owed; /* owed: the fetch around did not know its samples */
+};
+
+static void walk_fetch(struct painter *p, struct gap_walk *w, const struct span *s)
+{
+    uint32_t samples = (uint32_t)p->f->pending[s->record].rec.arg;
+    bool batch = s->kind == LEAT_REC_FETCH && !(s->flags & LEAT_REC_END);
+    if (s->a < w->fetch_end) { /* inside another fetch: only its samples are news */
+        if (batch && w->owed && samples > 0) {
+            p->tally->samples += samples;
+            w->owed = false;
+        }
+        return;
+    }
+    p->tally->samples_unknown |= w->owed;
+    w->owed = false;
+    w->fetch_end = s->b;
+    if (s->eval)
+        return;
+    if (s->kind == LEAT_REC_ITER)
+        p->tally->flags |= STEP_EPOCH_START;
+    if (batch) {
+        p->tally->micro_steps++;
+        p->tally->samples += samples;
+        w->owed = samples == 0;
+    }
+    if ((batch || s->kind == KIND_BACKGROUND) && s->a >= w->backward_end &&
+        s->a >= w->optimizer_end) {
+        add_turn(p, s->b, PHASE_FORWARD);
+        w->arrived = true;
+    }
+}
+
+static void walk_backward(struct painter *p, struct gap_walk *w, const struct span *s)
+{
+    if (s->a < w->optimizer_end || s->a < w->backward_end)
+        return; /* of a closure, or inside another */
+    if (!w->arrived)
+        for (size_t i = w->mark; i < p->turn_count; i++)
+            p->turns[i].phase = PHASE_FORWARD;
+    w->backward_end = s->b;
+    w->arrived = false;
+    add_turn(p, s->b, PHASE_OTHER);
+    w->mark = p->turn_count - 1;
+}
+
+/* One walk over the spans in order finds what gaps are and counts batches. */
+static void walk_gaps(struct painter *p)
+{
+    struct gap_state *gap = p->job->gap;
+    struct gap_walk w = {.arrived = gap->arrived};
+    p->turns[p->turn_count++] = (struct turn){0, gap->forward ? PHASE_FORWARD : PHASE_OTHER};
+    for (size_t i = 0; i < p->span_count; i++) {
+        const struct span *s = &p->spans[i];
+        if (is_fetch(s)) {
+            walk_fetch(p, &w, s);
+        } else if (s->a < w.fetch_end) {
+            continue;
+        } else if (is_backward(s)) {
+            walk_backward(p, &w, s);
+        } else if (is_named_phase(s, PHASE_INPUT)) {
+            add_turn(p, s->b, PHASE_FORWARD);
+            w.arrived = true;
+        } else if (s->kind == LEAT_REC_OPTIMIZER && s->a >= w.optimizer_end &&
+                   s->a >= w.backward_end) {
+            w.optimizer_end = s->b;
+            w.arrived = false;
+            add_turn(p, s->b, PHASE_OTHER);
+            w.mark = p->turn_count - 1;
+        }
+    }
+    p->tally->samples_unknown |= w.owed;
+    gap->forward = p->turns[p->turn_count - 1].phase == PHASE_FORWARD;
+    gap->arrived = w.arrived;
+}
+
+/* What concerns the records of all threads. */
+static void count_records(struct painter *p)
+{
+    struct fold *f = p->f;
+    for (size_t i = p->job->from; i < p->job->to; i++) {
+        const struct pending *q = &f->pending[i];
+        bool own = q->tid == p->job->tid;
+        bool trains = p->job->all_train || fold_iteration_trains(f, q->iteration);
+        p->tally->records++;
+        if (q->rec.flags & LEAT_REC_ERROR)
+            p->tally->flags |= STEP_EXCEPTION;
+        switch (q->rec.kind) {
+        case LEAT_REC_COMPILE: p->tally->flags |= STEP_COMPILE; break;
+        case LEAT_REC_NAMED:
+            if (name_class(f, &q->rec) == NAME_CHECKPOINT)
+                p->tally->flags |= STEP_CHECKPOINT;
+            break;
+        case LEAT_REC_ITER:
+        case LEAT_REC_FETCH:
+            if (q->iteration >= 0 && !p->job->all_train)
+                fold_iteration_count(f, q->iteration, trains);
+            if (own || !trains)
+                break;
+            if (q->rec.kind == LEAT_REC_ITER)
+                p->tally->flags |= STEP_EPOCH_START;
+            else if (!(q->rec.flags & LEAT_REC_END))
+                count_batch(p->tally, (uint32_t)q->rec.arg);
+            break;
+        default: break;
+        }
+    }
+}
+
+/* ---- the sweep ---------------------------------------------------------------------------- */
+
+static void charge(struct painter *p, uint64_t a, uint64_t b, const struct frame *top)
+{
+    while (a < b) {
+        while (p->at_eval < p->eval_count && p->evals[p->at_eval].b <= a)
+            p->at_eval++;
+        const struct piece *e = p->at_eval < p->eval_count ? &p->evals[p->at_eval] : NULL;
+        if (e && e->a <= a) {
+            a = least(b, e->b);
+            continue;
+        }
+        uint64_t stop = e ? least(b, e->a) : b;
+        uint8_t phase = top ? top->phase : PHASE_GAP;
+        if (phase == PHASE_GAP) {
+            while (p->at_turn + 1 < p->turn_count && p->turns[p->at_turn + 1].t <= a)
+                p->at_turn++;
+            if (p->at_turn + 1 < p->turn_count)
+                stop = least(stop, p->turns[p->at_turn + 1].t);
+            phase = p->turns[p->at_turn].phase;
+        }
+        p->tally->phase_ns[phase] += stop - a;
+        p->tally->wall_ns += stop - a;
+        if (phase == PHASE_OTHER && top && top->name)
+            top->name->other_ns += stop - a;
+        a = stop;
+    }
+}
+
+static void sweep_until(struct painter *p, uint64_t to)
+{
+    while (p->cursor < to) {
+        while (p->depth > 0 && p->frames[p->depth - 1].b <= p->cursor)
+            p->depth--;
+        const struct frame *top = p->depth > 0 ? &p->frames[p->depth - 1] : NULL;
+        uint64_t stop = top ? least(top->b, to) : to;
+        charge(p, p->cursor, stop, top);
+        p->cursor = stop;
+    }
+    while (p->depth > 0 && p->frames[p->depth - 1].b <= p->cursor)
+        p->depth--;
+}
+
+/* How sure a phase is of its place: whatever is nested in a fetch is input, and so on down. */
+static uint8_t lock_of(const struct span *s)
+{
+    switch (s->kind) {
+    case LEAT_REC_FETCH:
+    case LEAT_REC_ITER:
+    case KIND_BACKGROUND: return 3;
+    case LEAT_REC_SYNC: return 2;
+    case LEAT_REC_H2D: return 1;
+    default: return 0;
+    }
+}
+
+static void push(struct painter *p, struct span *s)
+{
+    struct frame frame = {.b = UINT64_MAX, .phase = PHASE_GAP};
+    if (p->depth > 0)
+        frame = p->frames[p->depth - 1];
+    /* The spans of one thread are nested; foreign data is made so. */
+    frame.b = least(s->b, frame.b);
+    uint8_t lock = lock_of(s);
+    bool wins = s->phase != PHASE_KEEP && (frame.lock == 0 || lock > frame.lock);
+    /* A wait inside a backward or an optimizer is theirs, not the loader's. */
+    if (s->kind == KIND_BACKGROUND &&
+        (frame.phase == PHASE_BACKWARD || frame.phase == PHASE_OPTIMIZER || frame.lock > 0))
+        wins = false;
+    if (wins) {
+        frame.phase = s->phase;
+        frame.lock = lock;
+        frame.name = s->named ? s : NULL;
+    }
+    p->frames[p->depth++] = frame;
+}
+
+static void sweep(struct painter *p)
+{
+    p->cursor = p->t0;
+    for (size_t i = 0; i < p->span_count; i++) {
+        struct span *s = &p->spans[i];
+        if (s->b <= p->t0 || s->a >= p->t1)
+            continue;
+        sweep_until(p, s->a);
+        push(p, s);
+    }
+    sweep_until(p, p->t1);
+}
+
+/* ---- telling ------------------------------------------------------------------------------ */
+
+static void tell(struct painter *p, const struct span *s, const char *name, uint64_t end)
+{
+    struct fold *f = p->f;
+    f->pending[s->record].told = true;
+    if (f->sink.span)
+        f->sink.span(f->sink.context, name, p->job->step, fold_relative(f, s->a),
+                     fold_relative(f, end), s->other_ns);
+}
+
+static const char *name_text(const struct fold *f, uint32_t id)
+{
+    return id < REC_NAMES && f->names[id][0] ? f->names[id] : "unnamed";
+}
+
+/* The start of an epoch lasts from the making of the iterator to the arrival of its first batch. */
+static uint64_t first_batch_end(const struct painter *p, size_t i)
+{
+    for (size_t k = i + 1; k < p->span_count; k++) {
+        const struct span *s = &p->spans[k];
+        if (s->kind == LEAT_REC_FETCH && s->iteration == p->spans[i].iteration)
+            return s->b;
+        if (is_backward(s) || s->kind == LEAT_REC_OPTIMIZER)
+            break;
+    }
+    return p->spans[i].b;
+}
+
+static void tell_spans(struct painter *p)
+{
+    uint64_t sync_end = 0, iter_end = 0;
+    for (size_t i = 0; i < p->span_count; i++) {
+        const struct span *s = &p->spans[i];
+        const struct pending *q = &p->f->pending[s->record];
+        if (q->told)
+            continue;
+        if (s->kind == LEAT_REC_NAMED && s->named) {
+            tell(p, s, name_text(p->f, q->rec.id), s->b);
+        } else if (s->kind == LEAT_REC_COMPILE) {
+            tell(p, s, "compile", s->b);
+        } else if (s->kind == LEAT_REC_SYNC && s->a >= sync_end) {
+            sync_end = s->b;
+            tell(p, s, name_text(p->f, q->rec.id), s->b);
+        } else if (s->kind == LEAT_REC_ITER && !s->eval && s->a >= iter_end &&
+                   !p->job->provisional) {
+            iter_end = first_batch_end(p, i);
+            tell(p, s, "epoch_start", iter_end);
+        }
+    }
+}
+
+/* Where the first step starts: with the first sign of training, not with the process. */
+static uint64_t first_sign(const struct painter *p)
+{
+    for (size_t i = 0; i < p->span_count; i++) {
+        const struct span *s = &p->spans[i];
+        if ((is_fetch(s) && !s->eval) || is_backward(s) || s->kind == LEAT_REC_OPTIMIZER ||
+            s->kind == LEAT_REC_CLOSURE || is_named_phase(s, PHASE_INPUT))
+            return s->a;
+    }
+    return p->job->t1_ns;
+}
+
+void fold_paint(struct fold *f, const struct paint_job *job, struct tally *tally)
+{
+    struct painter p = {.f = f, .job = job, .tally = tally, .t0 = job->t0_ns, .t1 = job->t1_ns};
+    if (!reserve(&p, &f->scratch, job->to - job->from)) {
+        uint64_t ns = p.t1 > p.t0 && !job->find_start ? p.t1 - p.t0 : 0;
+        tally->wall_ns += ns;
+        tally->phase_ns[PHASE_OTHER] += ns;
+        return;
+    }
+    gather(&p);
+    match_waits(&p);
+    qsort(p.spans, p.span_count, sizeof *p.spans, by_span_start);
+    if (job->find_start)
+        p.t0 = first_sign(&p);
+    p.t0 = least(p.t0, p.t1);
+    find_evals(&p);
+    settle_evals(&p);
+    walk_gaps(&p);
+    count_records(&p);
+    sweep(&p);
+    tell_spans(&p);
+}
