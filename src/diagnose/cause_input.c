@@ -23,6 +23,7 @@
 #define UNEVEN_RATIO   2.0  /* one worker's batch against the median: beyond scatter of batches */
 #define UNEVEN_BATCHES 5    /* with fewer, one slow batch makes a slow worker */
 #define FREE_CORES     0.5  /* cores idle on average from which one more worker finds room */
+#define IDLE_WORKER    0.25 /* cores a worker uses below which it mostly waits */
 #define SATURATED      0.95 /* machine CPU use at which no core is free */
 
 struct scene {
@@ -185,15 +186,19 @@ static void prove_busy(const struct scene *s, struct finding *f, double busy)
 static int too_few_workers(const struct scene *s, struct finding *f, double busy, double machine)
 {
     double idle = isnan(machine) ? NAN : (1 - machine) * s->cores;
-    if (busy < BUSY_SHARE || !(idle >= FREE_CORES))
-        return 0;
     double have = (double)s->loader->num_workers;
+    /* Room for more: cores are idle, or workers hardly use theirs (they wait for storage or the
+     * network). Where neither was sampled, in a short run, fewer workers than cores will do. */
+    int room = idle >= FREE_CORES || s->worker_cpu <= IDLE_WORKER ||
+               (isnan(idle) && isnan(s->worker_cpu) && have < s->cores);
+    if (!(busy >= BUSY_SHARE) || !room)
+        return 0;
     double per_step = s->rank->kept > 0 ? (double)s->rank->micro_steps / (double)s->rank->kept : 1;
     double batch_ms = s->busy_ms / s->batches;
     double needed = ceil(batch_ms * larger(1, per_step) / larger(s->rest_ms, 0.05 * s->wall_ms));
     /* Further workers find room only on idle cores, at what one of them uses. */
     double cpu = isnan(s->worker_cpu) ? 1 : larger(s->worker_cpu, 0.05);
-    double most = have + larger(1, floor(idle / cpu));
+    double most = isnan(idle) ? larger(needed, s->cores) : have + larger(1, floor(idle / cpu));
     double n = needed > most ? most : needed;
     n = n <= have ? have + 1 : n;
     finding_cause(f, "TOO_FEW_WORKERS");
@@ -204,7 +209,8 @@ static int too_few_workers(const struct scene *s, struct finding *f, double busy
     prove_busy(s, f, busy);
     finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);
-    finding_prove(f, "idle cores", idle, "cores", "sys_samples");
+    if (!isnan(idle))
+        finding_prove(f, "idle cores", idle, "cores", "sys_samples");
     f->predicted_gain = gain_of(s->wall_ms, larger(s->rest_ms, batch_ms * larger(1, per_step) / n));
     return 1;
 }
@@ -214,8 +220,8 @@ static int cpu_oversubscribed(const struct scene *s, struct finding *f, double b
     /* Clear only when the machine is full, the workers alone could fill it, and they are what it is
      * filled with. */
     double have = (double)s->loader->num_workers;
-    if (busy < BUSY_SHARE || !(machine >= SATURATED) || have <= s->cores || isnan(s->worker_cpu) ||
-        s->worker_cpu * have < 0.5 * s->cores)
+    if (!(busy >= BUSY_SHARE) || !(machine >= SATURATED) || have <= s->cores ||
+        isnan(s->worker_cpu) || s->worker_cpu * have < 0.5 * s->cores)
         return 0;
     finding_cause(f, "CPU_OVERSUBSCRIBED");
     finding_advise(f,

@@ -72,6 +72,7 @@ struct loading {
     size_t capacity, extra_capacity;
     double *samples, *micro; /* one an entry; samples NaN when unknown */
     double records;
+    int64_t folded; /* rows of step_folds */
 };
 
 static int reserve_entry(struct rank_facts *r, struct loading *l)
@@ -234,8 +235,8 @@ static int end_rank(struct loading *l)
     return finish_rank(r, l);
 }
 
-/* Columns: id, n, end, wall, seven phases, samples, micro_steps, records, flags. A fold holds sums;
- * an entry holds means. */
+/* Columns: id, STEP_COLUMNS and, where steps were folded, n. A fold holds sums; an entry holds
+ * means. */
 static int add_step(const struct store_row *row, void *context)
 {
     struct loading *l = context;
@@ -253,16 +254,20 @@ static int add_step(const struct store_row *row, void *context)
     if (reserve_entry(r, l) < 0)
         return -ENOMEM;
     size_t i = r->count;
-    double n = store_column_real(row, 1), unit = 1e-6 / n;
+    /* Of the columns only h2d, sync and samples may be NULL; asking costs as much as reading. */
+    double n = l->folded ? (double)store_column_int(row, 7 + PHASES) : 1, unit = 1e-6 / n;
     r->step[i] = id & ((1ll << STORE_STEP_SHIFT) - 1);
-    r->end_ms[i] = store_column_real(row, 2) * 1e-6;
-    r->wall_ms[i] = store_column_real(row, 3) * unit;
+    r->end_ms[i] = (double)store_column_int(row, 1) * 1e-6;
+    r->wall_ms[i] = (double)store_column_int(row, 2) * unit;
     for (int p = 0; p < PHASES; p++)
-        r->phase_ms[p][i] = store_column_real(row, 4 + p) * unit;
-    l->samples[i] = store_column_real(row, 4 + PHASES);
-    l->micro[i] = store_column_real(row, 5 + PHASES);
-    l->records += store_column_real(row, 6 + PHASES);
-    r->flags[i] = (uint32_t)store_column_int(row, 7 + PHASES);
+        r->phase_ms[p][i] =
+            (p == PHASE_H2D || p == PHASE_SYNC ? store_column_real(row, 3 + p)
+                                               : (double)store_column_int(row, 3 + p)) *
+            unit;
+    l->samples[i] = store_column_real(row, 3 + PHASES);
+    l->micro[i] = (double)store_column_int(row, 4 + PHASES);
+    l->records += (double)store_column_int(row, 5 + PHASES);
+    r->flags[i] = (uint32_t)store_column_int(row, 6 + PHASES);
     r->weight[i] = n;
     r->steps += (int64_t)n;
     r->folded |= n > 1;
@@ -284,13 +289,12 @@ static int count_folds(const struct store_row *row, void *context)
 static int load_rows(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
     struct loading l = {.facts = f};
-    int64_t folds = 0;
-    int result =
-        store_select(reader, "SELECT count(*) FROM step_folds", NULL, 0, count_folds, &folds, err);
-    const char *sql = folds == 0 ? "SELECT id, 1, " STEP_COLUMNS " FROM steps ORDER BY id"
-                                 : "SELECT id, 1, " STEP_COLUMNS " FROM steps UNION ALL"
-                                   " SELECT (rank << 40) + first_step, n, " STEP_COLUMNS
-                                   " FROM step_folds ORDER BY 1";
+    int result = store_select(reader, "SELECT count(*) FROM step_folds", NULL, 0, count_folds,
+                              &l.folded, err);
+    const char *sql = l.folded ? "SELECT id, " STEP_COLUMNS ", 1 FROM steps UNION ALL"
+                                 " SELECT (rank << 40) + first_step, " STEP_COLUMNS
+                                 ", n FROM step_folds ORDER BY 1"
+                               : "SELECT id, " STEP_COLUMNS " FROM steps ORDER BY id";
     if (result >= 0)
         result = store_select(reader, sql, NULL, 0, add_step, &l, err);
     if (result >= 0)

@@ -202,6 +202,47 @@ double machine_cpu(const struct facts *facts, double from_ms, double to_ms)
     return n ? sum / (double)n : NAN;
 }
 
+static double smaller_known(double a, double b)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) ? b : a;
+    return a < b ? a : b;
+}
+
+double device_capacity(const struct facts *facts)
+{
+    double least = NAN;
+    for (size_t i = 0; i < facts->gpu_sample_count; i++)
+        least = smaller_known(least, facts->gpu_samples[i].memory_total);
+    return least;
+}
+
+double host_capacity(const struct facts *facts)
+{
+    double least = facts->memory_limit_bytes > 0 ? (double)facts->memory_limit_bytes : NAN;
+    for (size_t i = 0; i < facts->sys_sample_count; i++)
+        least = smaller_known(least, facts->sys_samples[i].memory_total);
+    return least;
+}
+
+double private_bytes(const struct proc_sample *s)
+{
+    return isnan(s->shared_bytes) ? s->rss_bytes : s->rss_bytes - s->shared_bytes;
+}
+
+int ended_badly(const struct facts *facts)
+{
+    return strcmp(facts->ended, "killed") == 0 || strcmp(facts->ended, "failed") == 0;
+}
+
+const struct proc_fact *exception_with(const struct facts *facts, const char *text)
+{
+    for (size_t i = 0; i < facts->proc_count; i++)
+        if (strcasestr(facts->procs[i].exception, text))
+            return &facts->procs[i];
+    return NULL;
+}
+
 const char *no_loader_note(const struct facts *facts)
 {
     for (size_t i = 0; i < facts->loader_count; i++)

@@ -22,10 +22,27 @@ extern const size_t rule_count;
 /* Step time first: later rules refer to its verdict. Within it, what explains waiting comes before
  * what would otherwise complain of it, and the rules that say "nothing else" come last. */
 #define DIAGNOSE_RULES(X)                                                                          \
+    X(straggler)                                                                                   \
     X(input)                                                                                       \
+    X(h2d)                                                                                         \
+    X(wait)                                                                                        \
+    X(stall)                                                                                       \
     X(compute)                                                                                     \
     X(insufficient)                                                                                \
-    X(balanced)
+    X(balanced)                                                                                    \
+    X(memory_creep)                                                                                \
+    X(memory_pressure)                                                                             \
+    X(memory_imbalance)                                                                            \
+    X(gpu_utilization)                                                                             \
+    X(gpu_memory)                                                                                  \
+    X(gpu_temperature)                                                                             \
+    X(throttled)                                                                                   \
+    X(cpu)                                                                                         \
+    X(ram)                                                                                         \
+    X(swapping)                                                                                    \
+    X(oom)                                                                                         \
+    X(shm)                                                                                         \
+    X(fd_limit)
 DIAGNOSE_RULES(X)
 #undef X
 
@@ -85,6 +102,18 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
 double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
 /* Mean of the machine's CPU use, 0..1, between two times; NaN when not sampled. */
 double machine_cpu(const struct facts *facts, double from_ms, double to_ms);
+
+/* Capacity in bytes: of the smallest device of the run, and of the host as the run may use it (the
+ * cgroup's limit or the machine). NaN when not known. */
+double device_capacity(const struct facts *facts);
+double host_capacity(const struct facts *facts);
+/* Memory of a process that is its own: RSS without shared pages. NaN when not known. */
+double private_bytes(const struct proc_sample *sample);
+
+/* 1 when the run ended other than by itself or by the user: killed, or failed. */
+int ended_badly(const struct facts *facts);
+/* The first exception of a process of the run that contains `text`; NULL: none. */
+const struct proc_fact *exception_with(const struct facts *facts, const char *text);
 
 /* " Time to make batches is inside forward ..." when the run has no loader, else "". */
 const char *no_loader_note(const struct facts *facts);

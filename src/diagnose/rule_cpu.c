@@ -1,0 +1,45 @@
+/* rule_cpu.c: HIGH CPU: the machine's cores are all busy. Training on the CPU does that by nature,
+ * and it is a remark there. A run on a GPU needs free cores to feed it: there it is a warning. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+
+#define HIGH_RATIO    0.90 /* of all cores, on average over the kept steps */
+#define LEAST_SAMPLES 3
+#define FOREIGN       0.25 /* of all cores used by others: worth saying */
+
+void rule_cpu(const struct facts *facts, struct findings *found)
+{
+    double from_ms, to_ms, all = 0, own = 0;
+    size_t n = 0;
+    kept_interval(typical_rank(facts), &from_ms, &to_ms);
+    for (size_t i = 0; i < facts->sys_sample_count; i++) {
+        const struct sys_sample *s = &facts->sys_samples[i];
+        if (s->t_ms < from_ms || s->t_ms > to_ms || isnan(s->cpu_ratio))
+            continue;
+        all += s->cpu_ratio;
+        own += isnan(s->run_cpu_ratio) ? s->cpu_ratio : s->run_cpu_ratio;
+        n++;
+    }
+    if (n < LEAST_SAMPLES || all / (double)n < HIGH_RATIO)
+        return;
+    all /= (double)n;
+    own /= (double)n;
+    int has_gpu = facts->gpu_sample_count > 0, foreign = all - own >= FOREIGN;
+    struct finding *f =
+        findings_add(found, "HIGH CPU", SECTION_SYSTEM, has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
+    finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% with this run%s.",
+                100 * all, 100 * own, has_gpu ? "" : ", as is natural for training on the CPU");
+    if (foreign)
+        finding_advise(f,
+                       "Other processes take %.0f %% of the machine: stop them, or move the run.",
+                       100 * (all - own));
+    else if (has_gpu)
+        finding_advise(f,
+                       "Free cores for feeding the GPU: fewer or cheaper DataLoader workers, and "
+                       "torch.set_num_threads(1) in them.");
+    else
+        finding_advise(f, "Nothing needs to change.");
+    finding_prove(f, "machine CPU use", all, "ratio", "sys_samples");
+    finding_prove(f, "CPU use of this run", own, "ratio", "sys_samples");
+}

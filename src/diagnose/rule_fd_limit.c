@@ -1,0 +1,43 @@
+/* rule_fd_limit.c: FD LIMIT: a process of the run is close to the number of files it may open. With
+ * torch's default sharing strategy every tensor in flight from a worker is an open file. */
+#include "diagnose/rule.h"
+
+#define WARNING 0.80 /* the rest is soon gone: one more loader with a few workers */
+
+void rule_fd_limit(const struct facts *facts, struct findings *found)
+{
+    const struct proc_sample *peak = NULL;
+    double most = WARNING;
+    for (size_t i = 0; i < facts->proc_sample_count; i++) {
+        const struct proc_sample *s = &facts->proc_samples[i];
+        if (s->fd_limit > 0 && s->fds >= 0 && (double)s->fds / (double)s->fd_limit >= most) {
+            most = (double)s->fds / (double)s->fd_limit;
+            peak = s;
+        }
+    }
+    const struct proc_fact *died = exception_with(facts, "Too many open files");
+    if (!peak && !died)
+        return;
+    int stopped = died && ended_badly(facts);
+    struct finding *f = findings_add(found, "FD LIMIT", SECTION_PROCESS,
+                                     stopped ? SEVERITY_CRITICAL : SEVERITY_WARNING);
+    if (!f)
+        return;
+    f->stops_run = stopped;
+    f->pid = died ? died->pid : peak->pid;
+    if (peak)
+        finding_say(f, "Process %lld had %lld of %lld possible files open (%.0f %%)%s.",
+                    (long long)peak->pid, (long long)peak->fds, (long long)peak->fd_limit,
+                    100 * most, stopped ? ", and the run ended because of it" : "");
+    else
+        finding_say(f, "Process %lld could not open one more file: %s", (long long)died->pid,
+                    died->exception);
+    finding_advise(f, "Raise the limit (ulimit -n 65536), or call torch.multiprocessing."
+                      "set_sharing_strategy(\"file_system\") before the loader is made.");
+    if (peak)
+        finding_prove(f, "open files", (double)peak->fds, "files", "proc_samples WHERE pid = %lld",
+                      (long long)peak->pid);
+    if (died)
+        finding_prove(f, "processes that failed so", 1, "processes", "processes WHERE pid = %lld",
+                      (long long)died->pid);
+}

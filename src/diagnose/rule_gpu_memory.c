@@ -1,0 +1,43 @@
+/* rule_gpu_memory.c: HIGH GPU MEM: a device of this run is nearly full, as its driver sees it: with
+ * torch's reserve, the CUDA context and other processes. A full reserve is no danger by itself (see
+ * rule_memory_pressure.c), so this is a remark, and a warning only where torch's own figure is not
+ * known or is not what fills the device. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+
+#define GIB        (1024.0 * 1024.0 * 1024.0)
+#define HIGH_RATIO 0.92 /* as HIGH PRESSURE */
+/* Of the used memory that torch's reserve must make up to be what fills the device. */
+#define RESERVE_SHARE 0.80
+
+void rule_gpu_memory(const struct facts *facts, struct findings *found)
+{
+    const struct gpu_sample *peak = NULL;
+    double worst = HIGH_RATIO, reserved = 0;
+    for (size_t i = 0; i < facts->gpu_sample_count; i++) {
+        const struct gpu_sample *s = &facts->gpu_samples[i];
+        if (s->memory_used / s->memory_total >= worst) {
+            worst = s->memory_used / s->memory_total;
+            peak = s;
+        }
+    }
+    for (size_t i = 0; i < facts->memory_sample_count; i++)
+        if (facts->memory_samples[i].reserved > reserved)
+            reserved = facts->memory_samples[i].reserved;
+    if (!peak)
+        return;
+    int is_reserve = reserved >= RESERVE_SHARE * peak->memory_used;
+    struct finding *f = findings_add(found, "HIGH GPU MEM", SECTION_SYSTEM,
+                                     is_reserve ? SEVERITY_INFO : SEVERITY_WARNING);
+    finding_say(f, "GPU %s had %.1f of %.1f GiB (%.0f %%) in use%s.", peak->gpu,
+                peak->memory_used / GIB, peak->memory_total / GIB, 100 * worst,
+                is_reserve ? ", mostly torch's own reserve" : "");
+    finding_advise(f, is_reserve
+                          ? "Nothing needs to change: torch gives its reserve back before it fails."
+                          : "See what else is on the device (nvidia-smi), or use a smaller batch.");
+    finding_prove(f, "memory used", peak->memory_used, "bytes", "gpu_samples WHERE gpu = '%s'",
+                  peak->gpu);
+    finding_prove(f, "memory in all", peak->memory_total, "bytes", "gpu_samples WHERE gpu = '%s'",
+                  peak->gpu);
+}

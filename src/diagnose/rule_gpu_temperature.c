@@ -1,0 +1,48 @@
+/* rule_gpu_temperature.c: HIGH GPU TEMP: a device of this run works close to the temperature at
+ * which it slows down. One hot sample is a peak; a tenth of the samples is a state. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MARGIN_C   5.0  /* below the device's own limit */
+#define FALLBACK_C 85.0 /* where it tells none: the limit of most data-centre cards, less margin   \
+                         */
+#define LASTING_SHARE 0.10
+#define LEAST_SAMPLES 5
+
+static void judge(const struct facts *facts, size_t from, size_t to, struct findings *found)
+{
+    size_t hot = 0, n = 0;
+    double most = 0, limit = NAN;
+    for (size_t i = from; i < to; i++) {
+        const struct gpu_sample *s = &facts->gpu_samples[i];
+        if (isnan(s->temperature_c))
+            continue;
+        double high = s->temperature_limit_c > 0 ? s->temperature_limit_c - MARGIN_C : FALLBACK_C;
+        n++;
+        hot += s->temperature_c >= high;
+        if (s->temperature_c > most)
+            most = s->temperature_c;
+        limit = s->temperature_limit_c > 0 ? s->temperature_limit_c : NAN;
+    }
+    if (n < LEAST_SAMPLES || (double)hot < LASTING_SHARE * (double)n)
+        return;
+    const char *gpu = facts->gpu_samples[from].gpu;
+    struct finding *f = findings_add(found, "HIGH GPU TEMP", SECTION_SYSTEM, SEVERITY_WARNING);
+    finding_say(f, "GPU %s reached %.0f C and was near its limit in %.0f %% of the samples.", gpu,
+                most, 100.0 * (double)hot / (double)n);
+    finding_advise(f, "Check its cooling: air flow, fans and dust; a hot GPU lowers its clocks.");
+    finding_prove(f, "highest temperature", most, "C", "gpu_samples WHERE gpu = '%s'", gpu);
+    finding_prove(f, "temperature limit", limit, "C", "gpu_samples WHERE gpu = '%s'", gpu);
+}
+
+void rule_gpu_temperature(const struct facts *facts, struct findings *found)
+{
+    for (size_t i = 0, from = 0; i < facts->gpu_sample_count; i++)
+        if (i + 1 == facts->gpu_sample_count ||
+            strcmp(facts->gpu_samples[i].gpu, facts->gpu_samples[i + 1].gpu) != 0) {
+            judge(facts, from, i + 1, found);
+            from = i + 1;
+        }
+}

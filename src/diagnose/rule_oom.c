@@ -1,0 +1,86 @@
+/* rule_oom.c: OOM KILL: the kernel killed a process of the run because memory ran out, or torch
+ * found no room on the device. The kernel's counter counts for the whole machine or cgroup, so it
+ * speaks of this run only when this run lost a process. Without a counter (no rights, old kernel) a
+ * SIGKILL with next to no memory left is the same story, told with less confidence. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SIGNAL_KILL  9
+#define GIB          (1024.0 * 1024.0 * 1024.0)
+#define NOTHING_LEFT 0.05 /* of memory available in the last sample */
+
+/* Killed itself; or by a shell's or torchrun's account (128 + 9, -9); or a worker was. */
+static int lost_a_process(const struct facts *facts)
+{
+    return facts->signal == SIGNAL_KILL || facts->exit_status == 128 + SIGNAL_KILL ||
+           strcmp(facts->ended, "killed") == 0 || exception_with(facts, "signal: Killed") ||
+           (facts->rank_count > 1 && strcmp(facts->ended, "failed") == 0);
+}
+
+static const struct sys_sample *last_sample(const struct facts *facts)
+{
+    for (size_t i = facts->sys_sample_count; i > 0; i--)
+        if (facts->sys_samples[i - 1].memory_total > 0)
+            return &facts->sys_samples[i - 1];
+    return NULL;
+}
+
+static void by_kernel(const struct facts *facts, struct findings *found)
+{
+    const struct sys_sample *last = last_sample(facts);
+    double left = last ? last->memory_available / last->memory_total : NAN;
+    int counted = facts->oom_kills > 0;
+    if (!lost_a_process(facts) || !(counted || (facts->oom_kills < 0 && left <= NOTHING_LEFT)))
+        return;
+    struct finding *f = findings_add(found, "OOM KILL", SECTION_PROCESS, SEVERITY_CRITICAL);
+    if (!f)
+        return;
+    f->stops_run = 1;
+    f->confidence = counted ? 1 : 0.6;
+    if (counted)
+        finding_say(f,
+                    "The kernel killed a process of the run because memory ran out (%lld in all).",
+                    (long long)facts->oom_kills);
+    else
+        finding_say(f,
+                    "The run was killed with %.1f %% of memory left: most likely the kernel ended "
+                    "it because memory ran out.",
+                    100 * left);
+    finding_advise(f,
+                   "Use less host memory: fewer DataLoader workers, a smaller prefetch_factor, or "
+                   "a dataset that is not held in memory; or raise the limit.");
+    finding_prove(f, "processes killed by the kernel", (double)facts->oom_kills, "processes",
+                  "meta WHERE key = 'oom_kills'");
+    if (last)
+        finding_prove(f, "memory available at the end", last->memory_available, "bytes",
+                      "sys_samples");
+}
+
+static void on_device(const struct facts *facts, struct findings *found)
+{
+    const struct proc_fact *p = exception_with(facts, "CUDA out of memory");
+    if (!p)
+        p = exception_with(facts, "OutOfMemoryError");
+    if (!p || !ended_badly(facts))
+        return;
+    struct finding *f = findings_add(found, "OOM KILL", SECTION_PROCESS, SEVERITY_CRITICAL);
+    if (!f)
+        return;
+    f->stops_run = 1;
+    f->rank = p->rank;
+    f->pid = p->pid;
+    finding_say(f, "The run ended because the device had no memory left: %s", p->exception);
+    finding_advise(f,
+                   "Use a smaller batch with gradient accumulation, activation checkpointing, or "
+                   "lower precision.");
+    finding_prove(f, "processes that failed so", 1, "processes", "processes WHERE pid = %lld",
+                  (long long)p->pid);
+}
+
+void rule_oom(const struct facts *facts, struct findings *found)
+{
+    by_kernel(facts, found);
+    on_device(facts, found);
+}

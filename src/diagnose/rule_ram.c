@@ -1,0 +1,32 @@
+/* rule_ram.c: HIGH RAM: the machine (or the cgroup) is nearly out of memory, whoever uses it. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+
+#define GIB      (1024.0 * 1024.0 * 1024.0)
+#define WARNING  0.08 /* of memory left: the counterpart of 92 % pressure */
+#define CRITICAL 0.03
+
+void rule_ram(const struct facts *facts, struct findings *found)
+{
+    const struct sys_sample *worst = NULL;
+    double least = WARNING;
+    for (size_t i = 0; i < facts->sys_sample_count; i++) {
+        const struct sys_sample *s = &facts->sys_samples[i];
+        if (s->memory_total > 0 && s->memory_available / s->memory_total <= least) {
+            least = s->memory_available / s->memory_total;
+            worst = s;
+        }
+    }
+    if (!worst)
+        return;
+    struct finding *f = findings_add(found, "HIGH RAM", SECTION_SYSTEM,
+                                     least <= CRITICAL ? SEVERITY_CRITICAL : SEVERITY_WARNING);
+    finding_say(f, "Only %.2f of %.1f GiB of memory were left at the worst moment (%.1f %%).",
+                worst->memory_available / GIB, worst->memory_total / GIB, 100 * least);
+    finding_advise(f,
+                   "Use fewer DataLoader workers or a smaller prefetch_factor, keep less data in "
+                   "memory, or free memory that other processes hold.");
+    finding_prove(f, "memory available", worst->memory_available, "bytes", "sys_samples");
+    finding_prove(f, "memory in all", worst->memory_total, "bytes", "sys_samples");
+}

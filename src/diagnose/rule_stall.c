@@ -1,0 +1,245 @@
+/* rule_stall.c: INTERMITTENT STALL: a few steps hold much of the time. Says how often they come and
+ * what they coincide with: what a mean would hide.
+ *
+ * The slowest 1 % decide whether there is a stall. Stalls may be more than 1 % of the steps, so
+ * what is *named* are all steps beyond half-way between a usual step and those: the stalled ones.
+ */
+#include "diagnose/rule.h"
+
+#include "base/mem.h"
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COINCIDE_SHARE 0.80 /* of the stalled steps that must share a circumstance to name it */
+#define REGULAR_SHARE  0.80 /* of the gaps that must equal the usual one to call it a period */
+
+struct stalls {
+    const struct rank_facts *rank;
+    double usual_ms;  /* median step */
+    double cut_ms;    /* a step from here on is stalled */
+    size_t *at;       /* entries; owned */
+    size_t count;     /* of them */
+    double held_ms;   /* all their time */
+    double excess_ms; /* beyond as many usual steps: what would be given back */
+    double gap_steps; /* usual distance; NaN without a period */
+    double gap_ms;
+    int phase; /* in which most of the excess lies */
+    double phase_excess_ms;
+};
+
+static int find_stalls(const struct rank_facts *r, const struct slowest *slowest, struct stalls *s)
+{
+    double *scratch = mem_alloc_array(r->count + 1, sizeof *scratch);
+    s->at = mem_alloc_array(r->count + 1, sizeof *s->at);
+    if (!scratch || !s->at) {
+        mem_free(scratch);
+        mem_free(s->at);
+        s->at = NULL;
+        return -ENOMEM;
+    }
+    memcpy(scratch, r->wall_ms, r->count * sizeof *scratch);
+    s->rank = r;
+    s->usual_ms = stats_quantile(scratch, r->count, 0.5);
+    mem_free(scratch);
+    double slow_ms = slowest->share * r->kept_ms / (double)slowest->steps;
+    s->cut_ms = (s->usual_ms + slow_ms) / 2;
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->wall_ms[i] < s->cut_ms)
+            continue;
+        s->at[s->count++] = i;
+        s->held_ms += r->weight[i] * r->wall_ms[i];
+        s->excess_ms += r->weight[i] * (r->wall_ms[i] - s->usual_ms);
+    }
+    return 0;
+}
+
+/* A period is claimed only from three gaps on, of which most are the same: within one step, or a
+ * twentieth, of the usual gap. */
+static void find_period(struct stalls *s)
+{
+    double gaps[256];
+    size_t n = 0;
+    s->gap_steps = s->gap_ms = NAN;
+    for (size_t i = 1; i < s->count && n < sizeof gaps / sizeof *gaps; i++)
+        gaps[n++] = (double)(s->rank->step[s->at[i]] - s->rank->step[s->at[i - 1]]);
+    if (n < 2)
+        return;
+    double usual = stats_quantile(gaps, n, 0.5);
+    size_t same = 0;
+    for (size_t i = 0; i < n; i++)
+        same += fabs(gaps[i] - usual) <= (usual * 0.05 > 1 ? usual * 0.05 : 1);
+    if ((double)same < REGULAR_SHARE * (double)n || usual < 2)
+        return;
+    s->gap_steps = usual;
+    s->gap_ms =
+        (s->rank->end_ms[s->at[s->count - 1]] - s->rank->end_ms[s->at[0]]) / (double)(s->count - 1);
+}
+
+/* The phase that grew most against its own usual length (its mean over the other steps). */
+static void find_phase(struct stalls *s)
+{
+    const struct rank_facts *r = s->rank;
+    s->phase = PHASE_OTHER;
+    for (int p = 0; p < PHASES; p++) {
+        if (!r->phase_ms[p])
+            continue;
+        double in = 0, out = 0, in_n = 0, out_n = 0;
+        size_t next = 0;
+        for (size_t i = 0; i < r->count; i++) {
+            int stalled = next < s->count && s->at[next] == i;
+            next += (size_t)stalled;
+            *(stalled ? &in : &out) += r->weight[i] * r->phase_ms[p][i];
+            *(stalled ? &in_n : &out_n) += r->weight[i];
+        }
+        double excess = in / in_n - (out_n > 0 ? out / out_n : 0);
+        if (excess > s->phase_excess_ms) {
+            s->phase = p;
+            s->phase_excess_ms = excess;
+        }
+    }
+}
+
+static double flagged_share(const struct stalls *s, uint32_t flag)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        n += (s->rank->flags[s->at[i]] & flag) != 0;
+    return (double)n / (double)s->count;
+}
+
+static int step_holds(const struct rank_facts *r, size_t i, double from_ms, double to_ms)
+{
+    return from_ms < r->end_ms[i] && to_ms > r->end_ms[i] - r->wall_ms[i];
+}
+
+/* Share of stalled steps during which a worker process of the run started. */
+static double respawn_share(const struct facts *facts, const struct stalls *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++)
+        for (size_t j = 0; j < facts->proc_count; j++) {
+            const struct proc_fact *p = &facts->procs[j];
+            if (strcmp(p->role, "worker") == 0 && p->rank == s->rank->rank &&
+                step_holds(s->rank, s->at[i], p->started_ms, p->started_ms)) {
+                n++;
+                break;
+            }
+        }
+    return (double)n / (double)s->count;
+}
+
+/* Major faults (reads of pages that were not in memory) between two samples are charged to the
+ * stalled steps when the interval touches one. They coincide when nearly all faults do, and there
+ * is at least one a stalled step. */
+static double fault_share(const struct facts *facts, const struct stalls *s)
+{
+    double in = 0, all = 0;
+    for (size_t i = 1; i < facts->proc_sample_count; i++) {
+        const struct proc_sample *a = &facts->proc_samples[i - 1], *b = a + 1;
+        if (a->pid != b->pid || a->major_faults < 0 || b->major_faults <= a->major_faults ||
+            b->t_ms < s->rank->end_ms[0])
+            continue;
+        double faults = (double)(b->major_faults - a->major_faults);
+        all += faults;
+        for (size_t j = 0; j < s->count; j++)
+            if (step_holds(s->rank, s->at[j], a->t_ms, b->t_ms)) {
+                in += faults;
+                break;
+            }
+    }
+    return all >= (double)s->count && all > 0 ? in / all : 0;
+}
+
+struct circumstance {
+    const char *text, *advice, *rows; /* rows: up to the rank */
+    double share;
+};
+
+static struct circumstance find_circumstance(const struct facts *facts, const struct stalls *s)
+{
+    const struct circumstance known[] = {
+        {"the start of an epoch",
+         "Keep the workers between epochs: DataLoader(..., persistent_workers=True).",                                               "steps WHERE flags & 1 AND id>>40 =",                                                 flagged_share(s,     STEP_EPOCH_START)},
+        {"a checkpoint",                                                "Save checkpoints less often, or from a background thread.",
+         "steps WHERE flags & 4 AND id>>40 =",                                                                                                                                                                             flagged_share(s,     STEP_CHECKPOINT) },
+        {"the first step after an evaluation",
+         "Keep the training loader's workers and caches alive during evaluation, or evaluate less "
+         "often.",                                                                                                                   "steps WHERE flags & 8 AND id>>40 =",                                                 flagged_share(s,     STEP_AFTER_EVAL) },
+        {"the start of worker processes",
+         "Keep the workers: DataLoader(..., persistent_workers=True).",                                                              "processes WHERE role = 'worker' AND rank =",                                         respawn_share(facts, s)               },
+        {"major page faults (data read from storage, not from memory)",
+         "Keep the data in memory, or read it ahead: a smaller dataset on disk, or more prefetch.",                                  "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) =",
+         fault_share(facts,                                                                                                                                                                                                                     s)               },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].share >= COINCIDE_SHARE)
+            return known[i];
+    return (struct circumstance){0};
+}
+
+static void describe(const struct facts *facts, const struct stalls *s, struct finding *f)
+{
+    const struct rank_facts *r = s->rank;
+    struct circumstance c = find_circumstance(facts, s);
+    char period[96] = "";
+    if (!isnan(s->gap_steps))
+        snprintf(period, sizeof period, ", every %.0f steps (%.1f s)", s->gap_steps,
+                 s->gap_ms / 1000);
+    finding_say(f,
+                "%zu of %lld steps hold %.0f %% of the time: %.0f ms instead of %.2f ms each%s, "
+                "most of it in %s%s%s.",
+                s->count, (long long)r->kept, 100 * s->held_ms / r->kept_ms,
+                s->held_ms / (double)s->count, s->usual_ms, period, leat_phase_names[s->phase],
+                c.text ? "; they coincide with " : "", c.text ? c.text : "");
+    if (c.advice)
+        finding_advise(f, "%s", c.advice);
+    else
+        finding_advise(
+            f,
+            "Look at what the script does in step %lld, where it takes %.0f ms in %s: it "
+            "is not the start of an epoch, a checkpoint or an evaluation.",
+            (long long)r->step[s->at[0]], r->wall_ms[s->at[0]], leat_phase_names[s->phase]);
+    finding_prove(f, "share of time in stalled steps", s->held_ms / r->kept_ms, "ratio",
+                  "steps WHERE id>>40 = %d AND wall_ns >= %.0f", r->rank, 1e6 * s->cut_ms);
+    finding_prove(f, "stalled steps", (double)s->count, "steps",
+                  "steps WHERE id>>40 = %d AND wall_ns >= %.0f", r->rank, 1e6 * s->cut_ms);
+    finding_prove(f, "usual step", s->usual_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    if (!isnan(s->gap_steps))
+        finding_prove(f, "period", s->gap_steps, "steps", "steps WHERE id>>40 = %d", r->rank);
+    if (c.text)
+        finding_prove(f, c.text, c.share, "ratio", "%s %d", c.rows, r->rank);
+}
+
+void rule_stall(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = judged_rank(facts);
+    struct slowest slowest = {0};
+    struct stalls s = {0};
+    if (!r)
+        return;
+    if (slowest_find(r, &slowest) < 0) {
+        found->failed = 1;
+        return;
+    }
+    if (slowest_stalls(&slowest)) {
+        if (find_stalls(r, &slowest, &s) < 0)
+            found->failed = 1;
+        if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms) {
+            find_period(&s);
+            find_phase(&s);
+            struct finding *f =
+                findings_add(found, "INTERMITTENT STALL", SECTION_STEP_TIME, SEVERITY_WARNING);
+            if (f) {
+                f->share = s.excess_ms / r->kept_ms;
+                f->rank = facts->rank_count > 1 ? r->rank : -1;
+                f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s.excess_ms);
+                describe(facts, &s, f);
+            }
+        }
+    }
+    mem_free(s.at);
+    mem_free(slowest.slow);
+}

@@ -1,0 +1,45 @@
+/* rule_swapping.c: SWAPPING: memory goes to disk and comes back while the run works. Pages that
+ * were swapped out once and stay there cost nothing; it is the traffic that does, above all its way
+ * back, which somebody waits for. */
+#include "diagnose/rule.h"
+
+#include <math.h>
+
+#define MIB (1024.0 * 1024.0)
+/* 1 MiB/s back in is some 250 page faults a second that wait for a disk: at 0.1 ms (NVMe) to 10 ms
+ * (hard disk) each, from 2.5 % of one thread's time upwards. Less is background noise. */
+#define SWAP_BYTES_PER_S MIB
+#define CRITICAL_FACTOR  10.0
+#define LEAST_SAMPLES    3
+
+void rule_swapping(const struct facts *facts, struct findings *found)
+{
+    const struct sys_sample *first = NULL, *last = NULL;
+    double in = 0, out = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < facts->sys_sample_count; i++) {
+        const struct sys_sample *s = &facts->sys_samples[i];
+        if (isnan(s->swap_in_bytes) || isnan(s->swap_out_bytes))
+            continue;
+        if (!first)
+            first = s;
+        last = s;
+        n++;
+    }
+    if (n < LEAST_SAMPLES || last->t_ms <= first->t_ms)
+        return;
+    double seconds = (last->t_ms - first->t_ms) / 1000;
+    in = (last->swap_in_bytes - first->swap_in_bytes) / seconds;
+    out = (last->swap_out_bytes - first->swap_out_bytes) / seconds;
+    if (in < SWAP_BYTES_PER_S)
+        return;
+    struct finding *f = findings_add(found, "SWAPPING", SECTION_SYSTEM,
+                                     in >= CRITICAL_FACTOR * SWAP_BYTES_PER_S ? SEVERITY_CRITICAL
+                                                                              : SEVERITY_WARNING);
+    finding_say(f, "Memory is being swapped: %.1f MiB/s in and %.1f MiB/s out over the run.",
+                in / MIB, out / MIB);
+    finding_advise(f, "Make the run fit into memory: fewer DataLoader workers, a smaller "
+                      "prefetch_factor, less data held, or fewer other processes.");
+    finding_prove(f, "swapped in", in, "bytes/s", "sys_samples");
+    finding_prove(f, "swapped out", out, "bytes/s", "sys_samples");
+}

@@ -1,0 +1,150 @@
+/* rule_wait.c: WAIT-HEAVY: time in which neither the input nor the model worked: blocked on the
+ * device or a collective (sync), or outside every phase (other). Names the largest known part.
+ *
+ * Waiting that a late rank explains is not complained of twice: what the straggler rule has charged
+ * to a rank is taken off the sync time of the others.
+ */
+#include "diagnose/rule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Names that fold gives to spans which are no part of `other` in a step that trains. */
+static int is_accounted(const char *name)
+{
+    static const char *const names[] = {"eval", "compile", "epoch_start"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
+struct part {
+    char name[64];
+    double ms; /* per step of the whole run */
+    int is_span;
+};
+
+/* The largest span inside `other`, or inside `sync` (a span without a part in `other`, such as a
+ * collective). Totals are of the whole run, so they are compared per step of the whole run. */
+static struct part largest_span(const struct facts *facts, const struct rank_facts *r, int in_sync)
+{
+    struct part best = {0};
+    for (size_t i = 0; i < facts->span_count; i++) {
+        const struct span_fact *s = &facts->spans[i];
+        if (s->rank != r->rank || is_accounted(s->name) || r->steps <= 0)
+            continue;
+        if (in_sync && (s->other_ms > 0 || strcmp(s->name, "checkpoint") == 0))
+            continue;
+        double ms = (in_sync ? s->total_ms : s->other_ms) / (double)r->steps;
+        if (ms > best.ms) {
+            snprintf(best.name, sizeof best.name, "%s", s->name);
+            best.ms = ms;
+            best.is_span = 1;
+        }
+    }
+    return best;
+}
+
+static void prove_span(struct finding *f, const struct rank_facts *r, const struct part *span)
+{
+    /* The name is the user's: quotes in it are doubled, as SQL wants them. */
+    char name[2 * sizeof span->name];
+    size_t n = 0;
+    for (const char *c = span->name; *c; c++) {
+        if (*c == '\'')
+            name[n++] = '\'';
+        name[n++] = *c;
+    }
+    name[n] = 0;
+    if (span->is_span)
+        finding_prove(f, span->name, span->ms, "ms", "span_totals WHERE rank = %d AND name = '%s'",
+                      r->rank, name);
+}
+
+/* How much of the typical rank's sync share stragglers explain. */
+static double explained_share(const struct findings *found, double sync_share)
+{
+    double worst = 0;
+    for (size_t i = 0; i < found->count; i++) {
+        const struct finding *f = &found->items[i];
+        if (f->label && strstr(f->label, "STRAGGLER") && f->share > worst)
+            worst = f->share;
+    }
+    return worst < sync_share ? worst : sync_share;
+}
+
+static void name_other(struct finding *f, const struct facts *facts, const struct rank_facts *r,
+                       double other_ms)
+{
+    struct part span = largest_span(facts, r, 0);
+    if (span.ms >= 0.5 * other_ms && strcmp(span.name, "checkpoint") == 0) {
+        finding_advise(f,
+                       "Saving checkpoints (torch.save) takes most of it. Save less often, or in "
+                       "a background thread from a copy of the state (torch.distributed."
+                       "checkpoint.async_save).");
+    } else if (span.ms >= 0.5 * other_ms) {
+        finding_advise(f,
+                       "The phase \"%s\" takes most of it: do it less often, or outside the "
+                       "training loop.",
+                       span.name);
+    } else {
+        finding_advise(f,
+                       "It is lost outside of fetch, forward, backward and optimizer step: "
+                       "between backward and optimizer, or after the optimizer (logging, "
+                       "metrics, printing, .cpu()). Mark suspects with leat.phase(\"name\") to "
+                       "see which.%s",
+                       no_loader_note(facts));
+    }
+    prove_span(f, r, &span);
+}
+
+static void name_sync(struct finding *f, const struct facts *facts, const struct rank_facts *r,
+                      double sync_ms)
+{
+    struct part span = largest_span(facts, r, 1);
+    if (span.ms >= 0.5 * sync_ms)
+        finding_advise(f,
+                       "Most of it is spent in %s: call it less often, or let it overlap with the "
+                       "backward (DistributedDataParallel does).",
+                       span.name);
+    else
+        finding_advise(f, "It is spent waiting for the device or for other ranks: avoid .item(), "
+                          ".cpu() and synchronize() in every step.");
+    prove_span(f, r, &span);
+}
+
+void rule_wait(const struct facts *facts, struct findings *found)
+{
+    const struct rank_facts *r = judged_rank(facts);
+    double share = r ? bound_share(r, 1u << PHASE_SYNC | 1u << PHASE_OTHER, found) : 0;
+    if (share > 0)
+        share -= explained_share(found, phase_share(r, PHASE_SYNC));
+    if (share < BOUND_WARNING)
+        return;
+    double sync_ms = phase_mean(r, PHASE_SYNC), other_ms = phase_mean(r, PHASE_OTHER);
+    double wall_ms = r->kept_ms / (double)r->kept;
+    struct finding *f = findings_add(found, "WAIT-HEAVY", SECTION_STEP_TIME, share_severity(share));
+    if (!f)
+        return;
+    f->share = share;
+    f->rank = facts->rank_count > 1 ? r->rank : -1;
+    struct part span = largest_span(facts, r, sync_ms > other_ms);
+    double largest_ms = sync_ms > other_ms ? sync_ms : other_ms;
+    finding_say(f,
+                "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "
+                "%.2f ms a step, the largest part %s (%.2f ms).",
+                100 * share, sync_ms + other_ms, wall_ms,
+                span.ms >= 0.5 * largest_ms ? span.name
+                : sync_ms > other_ms        ? "waiting for the device or for other ranks"
+                                            : "outside of every known phase",
+                span.ms >= 0.5 * largest_ms ? span.ms : largest_ms);
+    finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    if (sync_ms > other_ms)
+        name_sync(f, facts, r, sync_ms);
+    else
+        name_other(f, facts, r, other_ms);
+    f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - share));
+}
