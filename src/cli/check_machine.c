@@ -158,7 +158,10 @@ static void check_files(struct check *check)
     check_say(item, few ? CHECK_LIMITED : CHECK_OK, "At most %llu, can be raised to %llu",
               (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
     if (few)
-        snprintf(item->way, sizeof item->way, "ulimit -n 4096");
+        snprintf(item->way, sizeof item->way,
+                 limit.rlim_max >= 4096 ? "ulimit -n 4096"
+                                        : "ulimit -n 4096 as root; in a container: docker run "
+                                          "--ulimit nofile=4096");
 }
 
 static void check_memfd(struct check *check)
@@ -262,7 +265,9 @@ static void check_rights(struct check *check)
         check_say(item, CHECK_LIMITED, "uid %" PRId64 "%s, without %s", rights.uid, border,
                   lacking);
         snprintf(item->way, sizeof item->way,
-                 "sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep on leat, or run it as root");
+                 "sudo -E setpriv --reuid=$USER --init-groups "
+                 "--inh-caps=+bpf,+perfmon,+sys_ptrace "
+                 "--ambient-caps=+bpf,+perfmon,+sys_ptrace leat run train.py");
     } else {
         check_say(item, rights.own_users ? CHECK_LIMITED : CHECK_OK,
                   "uid %" PRId64 "%s, with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE", rights.uid,

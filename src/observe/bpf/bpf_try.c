@@ -4,6 +4,9 @@
  * tracing (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN), which a socket filter does not. It is never
  * attached, and gone when its descriptor is closed.
  *
+ * The advice is never "setcap" on leat: a program with rights of its own starts without the user's
+ * LD_LIBRARY_PATH and LD_PRELOAD, and so would the training.
+ *
  * The kernel answers EPERM for half a dozen reasons, so the sentence is made from what else can be
  * read: rights, seccomp, user namespace, lockdown, the limit of locked memory.
  */
@@ -47,8 +50,8 @@ static int explain_refusal(int code, struct leat_err *err)
     int perfmon = admin || rights_has(&rights, RIGHT_PERFMON);
     if (!bpf || !perfmon)
         return err_set(err, code,
-                       "The right %s missing: run as root, or give it once with "
-                       "\"sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep\" on leat.",
+                       "%s missing: run as root, or with these rights alone (setpriv "
+                       "--inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon).",
                        !bpf && !perfmon ? "CAP_BPF and CAP_PERFMON are"
                        : !bpf           ? "CAP_BPF is"
                                         : "CAP_PERFMON is");
