@@ -11,6 +11,7 @@ Nothing here is needed for that. These functions tell leat what it cannot see by
 
 import functools
 import os
+import sys
 
 from leat import _core, _state
 
@@ -27,9 +28,15 @@ def _recording():
     return _on
 
 
+def _compiling():
+    """Inside a compiled function these calls vanish: Dynamo must not break its graph for them."""
+    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    return compiler is not None and compiler.is_compiling()
+
+
 def step():
     """Marks the end of a step. With it in the loop, it alone decides what a step is."""
-    if _recording():
+    if not _compiling() and _recording():
         if not _state.said.signals & _core.SIGNAL_STEP or not _state.here.speaks:
             _state.speak_main()
             _state.signals(_core.SIGNAL_STEP)
@@ -46,6 +53,8 @@ class phase:
         self.name = str(name)
 
     def __enter__(self):
+        if _compiling():
+            return self
         here = _state.here
         if not _recording():
             here.phases = (*here.phases, 0)
@@ -55,6 +64,8 @@ class phase:
         return self
 
     def __exit__(self, kind, error, trace):
+        if _compiling():
+            return False
         here = _state.here
         if here.phases:
             t0 = here.phases[-1]

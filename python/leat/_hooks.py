@@ -1,6 +1,6 @@
 """Watches a training without a change to it.
 
-install() is called when torch has just been imported, compile_imported() when its compiler has.
+install() is called when torch has just been imported, dynamo_imported() when its compiler has.
 Neither raises, whatever torch looks like. Every hook is taken out by remove(): on request, or when
 leat says that it has seen enough.
 """
@@ -9,7 +9,16 @@ import atexit
 import sys
 import traceback
 
-from leat import _core, _hooks_cuda, _hooks_data, _hooks_dist, _hooks_train, _patch, _state
+from leat import (
+    _core,
+    _hooks_cuda,
+    _hooks_data,
+    _hooks_dist,
+    _hooks_train,
+    _patch,
+    _state,
+    _wrap_loader,  # noqa: F401: must be there when leat is hidden from Dynamo
+)
 
 _NEVER = 1 << 63
 
@@ -98,10 +107,13 @@ def install(torch):
         pass
 
 
-def compile_imported(callback):
+def dynamo_imported(module):
+    """torch._dynamo.eval_frame or torch._dynamo.callback has come."""
     try:
-        if _tick is not None and _tick.active:
-            _hooks_train.install_compile(callback)
+        if _tick is not None and module.__name__.endswith("eval_frame"):
+            _hooks_train.hide_from_dynamo(module)
+        elif _tick is not None:
+            _hooks_train.install_compile(module)
     except Exception:
         _patch.missing("torch.compile")
 

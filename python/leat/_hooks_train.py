@@ -80,7 +80,6 @@ def _time_closure(closure, number):
         finally:
             record(_core.CLOSURE, flags, number, 0, t0)
 
-    _patch.dont_compile(timed)
     return timed
 
 
@@ -198,8 +197,6 @@ def install(torch, tick):
         from torch.optim import optimizer
 
         before, after = make_step_hooks(compiling, tick)
-        _patch.dont_compile(before)
-        _patch.dont_compile(after)
         _patch.on_remove(optimizer.register_optimizer_step_pre_hook(before).remove)
         _patch.on_remove(optimizer.register_optimizer_step_post_hook(after).remove)
         _state.signals(_core.SIGNAL_OPTIMIZER)
@@ -218,6 +215,16 @@ def install(torch, tick):
     make = make_named("optimizer", compiling)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         _patch_both(utils, utils.clip_grad, name, make, name)
+
+
+def hide_from_dynamo(eval_frame):
+    skip_code = getattr(eval_frame, "skip_code", None)
+    if skip_code is None:  # before torch 2.7 or so
+        skip_code = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "skip_code", None)
+    if skip_code is None:
+        _patch.missing("skip_code")
+    else:
+        _patch.hide_from_dynamo(skip_code)
 
 
 def install_compile(callback):

@@ -6,6 +6,8 @@ where it is: without a listener its records go nowhere.
 """
 
 import functools
+import sys
+import types
 
 from leat import _state
 
@@ -13,17 +15,6 @@ _ABSENT = object()
 _patches = []  # (owner, attribute, wrapper, what was in the owner's own dict or _ABSENT)
 _undo = []  # functions that undo what is not an attribute
 _missing = []
-
-
-def _skip_code():
-    """Dynamo must not compile the frames of wrappers when they are called from a graph break, as
-    it does not compile those of torch itself. This asks it without importing it."""
-    try:
-        import torch
-
-        return torch._C._dynamo.eval_frame.skip_code
-    except Exception:
-        return None
 
 
 def missing(point):
@@ -39,7 +30,6 @@ def patch(owner, attribute, make, point=None, wraps=True):
         wrapper = make(original)
         if wraps:
             wrapper = functools.wraps(original)(wrapper)
-        dont_compile(wrapper)
         own = vars(owner).get(attribute, _ABSENT)
         setattr(owner, attribute, wrapper)
         _patches.append((owner, attribute, wrapper, own))
@@ -49,14 +39,29 @@ def patch(owner, attribute, make, point=None, wraps=True):
         return False
 
 
-def dont_compile(function):
-    skip = _skip_code()
-    code = getattr(function, "__code__", None)
-    if skip is not None and code is not None:
-        try:
-            skip(code)
-        except Exception:
-            pass
+def _codes(code):
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _codes(inner)
+
+
+def _functions(namespace):
+    for value in list(vars(namespace).values()):
+        if isinstance(value, types.FunctionType):
+            yield value
+        elif isinstance(value, type) and value.__module__.startswith("leat."):
+            yield from _functions(value)
+
+
+def hide_from_dynamo(skip_code):
+    """After a graph break Dynamo looks at every function that is called. It knows to leave torch's
+    own alone; this tells it the same of leat's, so that it compiles what it would have compiled."""
+    for name, module in list(sys.modules.items()):
+        if name == "leat" or name.startswith("leat."):
+            for function in _functions(module):
+                for code in _codes(function.__code__):
+                    skip_code(code)
 
 
 def replace(owner, attribute, wrapper, original):

@@ -41,7 +41,8 @@ class _Finder:
         self.watched = {
             "leat": None,
             "torch": "install",
-            "torch._dynamo.callback": "compile_imported",
+            "torch._dynamo.callback": "dynamo_imported",
+            "torch._dynamo.eval_frame": "dynamo_imported",
         }
 
     def find_spec(self, name, path=None, target=None):

@@ -1,0 +1,117 @@
+"""torch.compile makes the same graphs, and breaks them at the same places, with and without leat."""
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import environment
+
+SCENARIOS = {
+    "model": """
+    step = torch.compile(model, backend=BACKEND)
+    for x, y in DataLoader(Rows(21), batch_size=3):
+        loss = nn.functional.cross_entropy(step(x), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+    """,
+    "whole step": """
+    @torch.compile(backend=BACKEND)
+    def step(x, y):
+        opt.zero_grad()
+        loss = loss_of(model, x, y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.step()
+        return loss
+    for x, y in DataLoader(Rows(21), batch_size=3):
+        step(x, y)
+    """,
+    "optimizer": """
+    @torch.compile(backend=BACKEND)
+    def step():
+        opt.step()
+    for x, y in DataLoader(Rows(21), batch_size=3):
+        loss_of(model, x, y).backward()
+        step()
+        opt.zero_grad()
+    """,
+    "loop inside": """
+    @torch.compile(backend=BACKEND)
+    def epoch(loader):
+        total = torch.zeros(())
+        for x, y in loader:
+            total = total + loss_of(model, x, y)
+            torch.autograd.backward(total.mean())
+            total = total.detach()
+        return total
+    epoch(DataLoader(Rows(21), batch_size=3))
+    """,
+    "transfers": """
+    @torch.compile(backend=BACKEND)
+    def forward(x):
+        x = x.to(torch.float64).cpu().to("cpu", torch.float32)
+        return model(x) * model.weight.sum().item()
+    for x, y in DataLoader(Rows(21), batch_size=3):
+        forward(x)
+    """,
+}
+
+AROUND = """
+torch._dynamo.reset()
+counters.clear()
+torch.manual_seed(0)
+model = net()
+opt = torch.optim.{optimizer}(model.parameters(), lr=0.01)
+{scenario}
+print({name!r}, dict(counters["stats"]), sorted(counters["graph_break"].items()),
+      sorted(counters["frames"].items()), [p.sum().item() for p in model.parameters()])
+"""
+
+
+def _script(backend, optimizer):
+    parts = [f"import torch._dynamo\nfrom torch._dynamo.utils import counters\nBACKEND = '{backend}'"]
+    for name, scenario in SCENARIOS.items():
+        body = textwrap.dedent(scenario)
+        parts.append(AROUND.format(optimizer=optimizer, scenario=body, name=name))
+    return "\n".join(parts)
+
+
+def _without_numbers(text):
+    """Log lines carry times and process ids."""
+    return re.sub(r"[0-9]+", "0", text)
+
+
+@pytest.mark.parametrize("backend,optimizer", [("eager", "SGD"), ("aot_eager", "Adam")])
+def test_same_graphs(train, tmp_path, backend, optimizer):
+    run = train(_script(backend, optimizer))
+    plain = subprocess.run(
+        [sys.executable, "script.py"],
+        env=environment(inject=False),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert run.stdout.splitlines() == plain.stdout.splitlines()
+    assert "unique_graphs" in run.stdout
+    assert _without_numbers(run.stderr) == _without_numbers(plain.stderr)
+    main = run.main
+    assert len(main.of("compile")) >= len(SCENARIOS)
+    assert len(main.batches()) == 7 * len(SCENARIOS)
+    # The compiled optimizer is out of sight; that of the first scenario is not.
+    assert len(main.of("backward")) == 4 * 7 and len(main.of("optimizer")) == 7
+
+
+def test_compile_spans_survive_a_reset(train):
+    run = train("""
+    model = torch.compile(net(), backend="eager")
+    for _ in range(3):
+        model(torch.zeros(2, 4))
+        torch._dynamo.reset()
+    """)
+    (process,) = run.receiver.processes
+    assert len(process.of("compile")) == 3

@@ -1,0 +1,240 @@
+"""DataLoader: every batch is counted once, with its loader, its epoch and its samples."""
+
+import pytest
+from receiver import END, ERROR, NOGRAD, iteration, samples
+
+LOOP = """
+if __name__ == "__main__":
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader({data}, batch_size=3, {options})
+    for epoch in range({epochs}):
+        for x, y in loader:
+            loss_of(model, x, y).backward()
+            opt.step()
+            opt.zero_grad()
+"""
+
+
+def test_single_process(train):
+    run = train(LOOP.format(data="Rows(302)", options="", epochs=2))
+    main = run.main
+    assert len(main.batches()) == 2 * 101
+    assert len(main.of("backward")) == len(main.of("optimizer")) == 2 * 101
+    assert len(main.of("fetch")) == 2 * 102 and len([r for r in main.of("fetch") if r.flags]) == 2
+    assert all(r.flags == END for r in main.of("fetch") if r.flags)
+    assert len(main.of("iter")) == 2
+    assert sorted({iteration(r) for r in main.batches()}) == [1, 2]
+    assert sum(map(samples, main.batches())) == 2 * 302
+    assert main.of("worker_fetch") == []
+    (loader,) = main.loaders
+    assert loader.dataset == "Rows" and loader.length == 302 and loader.batch_size == 3
+    assert loader.num_workers == 0 and loader.iterable == 0 and loader.persistent_workers == 0
+    assert loader.where.startswith("script.py:")
+    header = main.header
+    assert header["signals"] & 7 == 7 and header["cost_ns"] > 0 and header["closed"] == 1
+    assert header["missing"] == "" and header["threads_lost"] == 0
+    assert header["torch"] and header["python"].startswith("3.")
+    assert run.stdout == run.stderr == ""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers(train, method):
+    run = train(
+        LOOP.format(
+            data="Rows(302)",
+            options=f"num_workers=2, prefetch_factor=4, multiprocessing_context='{method}'",
+            epochs=1,
+        )
+    )
+    assert len(run.main.batches()) == 101
+    assert sum(map(samples, run.main.batches())) == 302
+    assert [p.header["worker_id"] for p in run.workers] == [0, 1]
+    assert sum(len(p.of("worker_fetch")) for p in run.workers) == 101
+    assert sum(samples(r) for p in run.workers for r in p.of("worker_fetch")) == 302
+    for number, process in enumerate(run.workers):
+        assert {r.id for r in process.records} == {number}
+        assert {r.kind for r in process.records} == {"worker_fetch"}
+        assert process.header["signals"] & 32 and process.header["torch"]
+    assert run.main.of("worker_fetch") == []
+    (loader,) = run.main.loaders
+    assert loader.num_workers == 2 and loader.prefetch_factor == 4
+
+
+def test_persistent_workers_have_a_new_iteration_each_epoch(train):
+    options = "num_workers=2, persistent_workers=True"
+    run = train(LOOP.format(data="Rows(41)", options=options, epochs=3))
+    batches = run.main.batches()
+    assert [sum(iteration(r) == i for r in batches) for i in (1, 2, 3)] == [14, 14, 14]
+    assert len(run.main.of("iter")) == 3 and len(run.workers) == 2
+    assert sum(len(p.of("worker_fetch")) for p in run.workers) == 3 * 14
+    assert run.main.loaders[0].persistent_workers == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_iterable(train, workers):
+    run = train(f"""
+    class Stream(IterableDataset):
+        def __iter__(self):
+            info = torch.utils.data.get_worker_info()
+            for i in range(info.id if info else 0, 101, info.num_workers if info else 1):
+                yield torch.zeros(4), 0
+
+    n = 0
+    for x, y in DataLoader(Stream(), batch_size=5, num_workers={workers}):
+        n += 1
+    print(n)
+    """)
+    assert len(run.main.batches()) == int(run.stdout)
+    assert sum(map(samples, run.main.batches())) == 101
+    assert sum(len(p.of("worker_fetch")) for p in run.workers) == (21 if workers else 0)
+    (loader,) = run.main.loaders
+    assert loader.iterable == 1 and loader.length == -1
+
+
+def test_several_loaders_evaluation_and_early_break(train):
+    run = train("""
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    train_loader = DataLoader(Rows(46), batch_size=2)
+    eval_loader = DataLoader(Rows(14), batch_size=2)
+    for epoch in range(2):
+        for i, (x, y) in enumerate(train_loader):
+            loss_of(model, x, y).backward()
+            opt.step()
+            if epoch == 1 and i == 4:
+                break
+        with torch.no_grad():
+            for x, y in eval_loader:
+                model(x)
+    """)
+    batches = run.main.batches()
+    assert [sum(r.id == i for r in batches) for i in (0, 1)] == [23 + 5, 2 * 7]
+    assert all(bool(r.flags & NOGRAD) == (r.id == 1) for r in batches)
+    assert len(run.main.of("optimizer")) == 28
+    assert len([r for r in run.main.of("fetch") if r.flags & END]) == 3
+    assert [i.length for i in run.main.loaders] == [46, 14]
+
+
+def test_a_loader_made_every_epoch_is_one_loader(train):
+    run = train("""
+    for epoch in range(97):
+        for batch in DataLoader(Rows(2)):
+            pass
+    both = [DataLoader(Rows(2)) for _ in range(2)]
+    for loader in both:
+        list(loader)
+    """)
+    assert len(run.main.loaders) == 3
+    assert len(run.main.batches()) == 97 * 2 + 4
+    assert len({iteration(r) for r in run.main.batches()}) == 99
+
+
+def test_batch_sampler_and_shapes(train):
+    run = train("""
+    from torch.utils.data import BatchSampler, SequentialSampler
+    rows = Rows(14)
+    sampler = BatchSampler(SequentialSampler(rows), 7, False)
+    list(DataLoader(rows, batch_sampler=sampler))
+    images = lambda items: ([torch.zeros(3, 8, 8) for _ in items], [{} for _ in items])
+    list(DataLoader(rows, batch_size=7, collate_fn=images))
+    words = lambda items: ["word" for _ in items]
+    list(DataLoader(rows, batch_size=7, collate_fn=words))
+    table = lambda items: {"x": torch.zeros(len(items), 2), "y": 1}
+    list(DataLoader(rows, batch_size=7, collate_fn=table))
+    nothing = lambda items: None
+    list(DataLoader(rows, batch_size=7, collate_fn=nothing))
+    """)
+    assert [i.batch_size for i in run.main.loaders] == [7] * 5
+    assert [samples(r) for r in run.main.batches()] == [7] * 8 + [0] * 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_exception_in_the_dataset(train, workers):
+    run = train(
+        f"""
+    class Broken(Rows):
+        def __getitem__(self, i):
+            if i == 22:
+                raise ValueError("row 22 is bad")
+            return super().__getitem__(i)
+
+    for x, y in DataLoader(Broken(40), num_workers={workers}):
+        pass
+    """,
+        fails=True,
+    )
+    assert run.returncode == 1 and "row 22 is bad" in run.stderr
+    assert len(run.main.batches()) == 22
+    assert [r.flags for r in run.main.of("fetch") if r.flags] == [ERROR]
+    assert run.main.header["exception"].startswith("ValueError: ")
+    assert "script.py:" in run.main.header["exception"]
+    assert run.main.header["closed"] == 1
+
+
+def test_interrupt_in_a_fetch(train):
+    run = train("""
+    import signal
+    class Slow(Rows):
+        def __getitem__(self, i):
+            if i == 5:
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(i)
+
+    try:
+        for x, y in DataLoader(Slow(9)):
+            pass
+    except KeyboardInterrupt:
+        for x, y in DataLoader(Rows(7)):
+            pass
+    """)
+    assert len(run.main.batches()) == 5 + 7
+    assert [r.flags for r in run.main.of("fetch") if r.flags] == [ERROR, END]
+
+
+def test_loader_in_a_background_thread(train):
+    run = train("""
+    import queue, threading, time
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    q = queue.Queue(2)
+    class Slow(Rows):
+        def __getitem__(self, i):
+            time.sleep(0.002)
+            return super().__getitem__(i)
+    def feed():
+        for batch in DataLoader(Slow(46), batch_size=2):
+            q.put(batch)
+        q.put(None)
+    threading.Thread(target=feed).start()
+    while (batch := q.get()) is not None:
+        loss_of(model, *batch).backward()
+        opt.step()
+    """)
+    main = run.main
+    fetching = {r.tid for r in main.batches()}
+    training = {r.tid for r in main.of("optimizer")}
+    assert len(main.batches()) == len(main.of("optimizer")) == 23
+    assert len(fetching) == len(training) == 1 and fetching != training
+    waits = [r for r in main.of("wait") if r.tid in training]
+    assert len(waits) >= 15 and all(r.t1 - r.t0 >= 20_000 for r in waits)
+
+
+def test_generators_and_nested_loaders(train):
+    run = train("""
+    class Nested(IterableDataset):
+        def __iter__(self):
+            for batch in DataLoader(Rows(10), batch_size=2):
+                yield batch[0][0]
+    def pairs(loader):
+        it = iter(loader)
+        for a in it:
+            yield a, next(it, None)
+    n = sum(1 for _ in pairs(DataLoader(Rows(22), batch_size=1)))
+    m = sum(1 for _ in DataLoader(Nested(), batch_size=1))
+    print(n, m)
+    it = DataLoader(Rows(5))._get_iterator()
+    list(it)
+    """)
+    assert run.stdout == "11 5\n"
+    assert [sum(iteration(r) == i for r in run.main.batches()) for i in (1, 2, 3)] == [22, 5, 5]
