@@ -1,0 +1,128 @@
+"""The matrix must be able to fail: a right run passes its checks, and each wrong thing is named."""
+
+import copy
+import json
+import sqlite3
+
+import pytest
+from e2e_case import Case, read_case, read_cases, read_truth
+from e2e_checks import check_run
+
+RIGHT = {
+    "run": {"ended": "completed", "exit_status": 0, "signal": None},
+    "verdict": {"kind": "INPUT_BOUND", "severity": "critical", "summary": "input is slow"},
+    "findings": [
+        {
+            "kind": "INPUT_BOUND",
+            "severity": "critical",
+            "cause": "NO_OVERLAP",
+            "scope": {"rank": 0},
+            "evidence": [{"what": "share", "value": 0.7}],
+        }
+    ],
+    "step_time": {"steps": 3, "ranks": {"0": {"steps": 3, "phases": {"input": {"share": 1.0}}}}},
+}
+KEYS = {"expect": "INPUT_BOUND", "cause": "NO_OVERLAP", "rank": "0", "says": "slow"}
+
+
+class Anything:
+    def iter_errors(self, summary):
+        return []
+
+
+def check(tmp_path, summary, keys=KEYS, rows=3, short_ns=0, stdout="steps=3 batches=3\n", status=0):
+    (tmp_path / "final_summary.json").write_text(json.dumps(summary))
+    (tmp_path / "final_summary.txt").write_text("text")
+    db = sqlite3.connect(tmp_path / "run.db")
+    phases = "input_ns, h2d_ns, forward_ns, backward_ns, optimizer_ns, sync_ns, other_ns"
+    db.execute(f"CREATE TABLE steps (id, end_ns, wall_ns, {phases}, micro_steps)")
+    db.execute("CREATE TABLE processes (role)")
+    db.execute("CREATE TABLE lost (what, n, why)")
+    db.execute("CREATE TABLE span_totals (name, total_ns)")
+    db.execute("CREATE TABLE loaders (use)")
+    db.execute("INSERT INTO processes VALUES ('main')")
+    for i in range(rows):
+        row = (i, 1000 * (i + 1), 1000, 700 - short_ns, None, 100, 100, 50, None, 50, 1)
+        db.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    db.commit()
+    db.close()
+    case = Case("case", None, "", keys)
+    return check_run(case, tmp_path, Anything(), status, stdout, "")[1]
+
+
+def test_a_right_run_passes(tmp_path):
+    assert check(tmp_path, RIGHT) == []
+
+
+def change(path, value):
+    summary = copy.deepcopy(RIGHT)
+    at = summary
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return summary
+
+
+@pytest.mark.parametrize(
+    "path, value, word",
+    [
+        (("verdict", "kind"), "WAIT_HEAVY", "verdict WAIT_HEAVY"),
+        (("findings", 0, "cause"), "SLOW_SAMPLE", "cause SLOW_SAMPLE"),
+        (("findings", 0, "scope", "rank"), 1, "names rank 1"),
+        (("findings", 0, "evidence"), [], "no evidence"),
+        (("verdict", "summary"), "all is well", "does not say"),
+        (("run", "ended"), "failed", "ended failed"),
+        (("step_time", "ranks", "0", "steps"), 4, "4 steps in the summary"),
+        (("step_time", "ranks", "0", "phases", "input", "share"), 0.99, "sum to 0.99"),
+    ],
+)
+def test_a_wrong_summary_is_named(tmp_path, path, value, word):
+    wrong = check(tmp_path, change(path, value))
+    assert any(word in sentence for sentence in wrong), wrong
+
+
+@pytest.mark.parametrize(
+    "changed, word",
+    [
+        ({"rows": 2}, "2 steps in run.db"),
+        ({"short_ns": 2}, "phases sum to 998"),
+        ({"stdout": "steps=3 batches=4\n"}, "3 batches"),
+        ({"stdout": "leat: hello\nsteps=3\n"}, "foreign line"),
+        ({"stdout": ""}, "lacks the script's own count"),
+        ({"status": 1}, "exit status 1"),
+        ({"keys": {"expect": "INPUT_BOUND", "healthy": "yes"}}, "was said"),
+        ({"keys": {"expect": "INPUT_BOUND", "forbid": "INPUT_BOUND"}}, "was said"),
+        ({"keys": {"expect": "INPUT_BOUND", "steps": "none"}}, "makes none"),
+        ({"keys": {"expect": "INPUT_BOUND", "evaluates": "1"}}, "0.00 s of evaluation"),
+        ({"keys": {"expect": "INPUT_BOUND", "signal": "9"}}, "exit status 0"),
+    ],
+)
+def test_a_wrong_run_is_named(tmp_path, changed, word):
+    wrong = check(tmp_path, RIGHT, **changed)
+    assert any(word in sentence for sentence in wrong), wrong
+
+
+def test_one_thousandth_is_within_the_tolerance(tmp_path):
+    assert check(tmp_path, RIGHT, short_ns=1) == []
+
+
+def test_a_misspelt_key_is_refused(tmp_path):
+    path = tmp_path / "case.py"
+    path.write_text('# e2e: expect = BALANCED\n# e2e: helthy = yes\n"""x"""\n')
+    with pytest.raises(ValueError, match="helthy"):
+        read_case(path)
+
+
+def test_counts_of_ranks_are_read():
+    assert read_truth("rank=1 steps=7\nrank=0 steps=7 batches=14\n") == {1: (7, None), 0: (7, 14)}
+
+
+def test_the_matrix_is_whole():
+    """28 cases at the least, six healthy ones, and each of the ten known mistakes."""
+    cases = read_cases()
+    assert len(cases) >= 28
+    assert sum(case.healthy for case in cases) >= 6
+    assert {case.get("mistake") for case in cases} - {None} == {str(n) for n in range(1, 11)}
+    names = {case.name for case in cases}
+    assert all(case.get("beside") in names for case in cases if case.get("beside"))
+    assert all(case.about for case in cases)
