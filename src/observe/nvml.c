@@ -15,8 +15,11 @@
  * been seen on any device. Otherwise the open device files decide: CUDA holds /dev/nvidia<minor>
  * open for each device it may use, which is more than it does use when several are visible.
  *
- * Nothing here blocks for long: the obvious call for PCIe traffic watches the link for 20 ms, so
- * the byte counters are read instead and the rate is the difference to the last call.
+ * The obvious call for PCIe traffic watches the link for 20 ms in each direction. The byte counters
+ * are read instead, at the start and at the end of nvml_read, at least 2 ms apart. Not from one
+ * nvml_read to the next: they have 32 bits, and at the 60 GB/s of an H200 come round every 70 ms.
+ * Over 2 ms they were seen to give the true rate within 5 %, which holds the link's own overhead
+ * of some 8 % on the bytes copied. A whole nvml_read took 0.5 to 5 ms there without that wait.
  */
 #include "observe/nvml.h"
 
@@ -110,8 +113,6 @@ struct device {
     device_handle self;  /* the device, or the instance */
     device_handle whole; /* the device an instance is part of; else the same */
     unsigned minor;      /* of /dev/nvidia<minor>; UINT_MAX unknown */
-    uint64_t pcie_ns;    /* when the counters below were read; 0: never */
-    uint64_t pcie_tx, pcie_rx;
 };
 
 struct nvml {
@@ -315,29 +316,47 @@ static void read_memory(struct nvml *nvml, struct device *device, struct gpu_inf
     }
 }
 
-static uint64_t field_value(const struct nvml_field *field)
-{
-    return field->value_type == NVML_VALUE_UNSIGNED_INT ? field->value.small : field->value.large;
-}
+struct pcie {
+    uint64_t at_ns; /* 0: not supported */
+    uint64_t tx, rx;
+    int narrow; /* 32-bit counters */
+};
 
-/* Bytes a second since the last call; unknown on the first, and when a counter has wrapped. */
-static void read_pcie(struct nvml *nvml, struct device *device, struct gpu_info *info)
+static struct pcie read_pcie(struct nvml *nvml, struct device *device)
 {
     struct nvml_field fields[2] = {{.id = NVML_FIELD_PCIE_TX_BYTES},
                                    {.id = NVML_FIELD_PCIE_RX_BYTES}};
+    uint64_t before = clock_now_ns();
     if (!nvml->f.fields || nvml->f.fields(device->whole, 2, fields) != NVML_SUCCESS ||
         fields[0].result != NVML_SUCCESS || fields[1].result != NVML_SUCCESS)
+        return (struct pcie){0};
+    struct pcie p = {.at_ns = before / 2 + clock_now_ns() / 2,
+                     .narrow = fields[0].value_type == NVML_VALUE_UNSIGNED_INT};
+    p.tx = p.narrow ? fields[0].value.small : fields[0].value.large;
+    p.rx = p.narrow ? fields[1].value.small : fields[1].value.large;
+    return p;
+}
+
+/* Bytes a second since `first`; unknown when so much time has passed that a counter may have come
+ * round more than once. */
+static void rate_pcie(struct nvml *nvml, struct device *device, const struct pcie *first,
+                      struct gpu_info *info)
+{
+    const uint64_t least_ns = 2 * NS_PER_MS, most_ns = 50 * NS_PER_MS;
+    uint64_t past_ns = clock_now_ns() - first->at_ns;
+    if (past_ns < least_ns)
+        nanosleep(&(struct timespec){.tv_nsec = (long)(least_ns - past_ns)}, NULL);
+    struct pcie last = read_pcie(nvml, device);
+    if (!last.at_ns || last.at_ns <= first->at_ns || last.at_ns - first->at_ns > most_ns)
         return;
-    uint64_t now = clock_now_ns(), tx = field_value(&fields[0]), rx = field_value(&fields[1]);
-    if (device->pcie_ns && now > device->pcie_ns && tx >= device->pcie_tx &&
-        rx >= device->pcie_rx) {
-        double seconds = (double)(now - device->pcie_ns) / (double)NS_PER_S;
-        info->pcie_tx_bytes_s = (int64_t)((double)(tx - device->pcie_tx) / seconds);
-        info->pcie_rx_bytes_s = (int64_t)((double)(rx - device->pcie_rx) / seconds);
+    uint64_t tx = last.tx - first->tx, rx = last.rx - first->rx;
+    if (last.narrow) {
+        tx &= UINT32_MAX;
+        rx &= UINT32_MAX;
     }
-    device->pcie_ns = now;
-    device->pcie_tx = tx;
-    device->pcie_rx = rx;
+    double seconds = (double)(last.at_ns - first->at_ns) / (double)NS_PER_S;
+    info->pcie_tx_bytes_s = (int64_t)((double)tx / seconds);
+    info->pcie_rx_bytes_s = (int64_t)((double)rx / seconds);
 }
 
 int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info)
@@ -355,6 +374,7 @@ int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info)
                             .sm_clock_mhz = -1,
                             .pcie_tx_bytes_s = -1,
                             .pcie_rx_bytes_s = -1};
+    struct pcie pcie = read_pcie(nvml, device);
     struct nvml_utilization utilization;
     unsigned long long reasons;
     unsigned value;
@@ -380,7 +400,8 @@ int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info)
         info.sm_clock_mhz = value;
     if (nvml->f.reasons && nvml->f.reasons(device->whole, &reasons) == NVML_SUCCESS)
         name_reasons(reasons, info.throttle, sizeof info.throttle);
-    read_pcie(nvml, device, &info);
+    if (pcie.at_ns)
+        rate_pcie(nvml, device, &pcie, &info);
     *ret_info = info;
     return 0;
 }

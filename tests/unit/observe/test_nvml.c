@@ -45,9 +45,8 @@ static void known_figures(void **state)
     assert_true(fabs(g.power_limit_w - 700) < 1e-9);
     assert_i64(g.sm_clock_mhz, 1410);
     assert_string_equal(g.throttle, "power_cap,thermal");
-    assert_i64(g.pcie_tx_bytes_s, -1); /* a rate needs two readings */
-    assert_int_equal(nvml_read(nvml, 0, &g), 0);
-    assert_true(g.pcie_tx_bytes_s > 0);
+    /* A million bytes between two readings, at least 2 ms apart. */
+    assert_true(g.pcie_tx_bytes_s > 0 && g.pcie_tx_bytes_s <= 500000000);
     double ratio = (double)g.pcie_rx_bytes_s / (double)g.pcie_tx_bytes_s;
     assert_true(ratio > 2.99 && ratio < 3.01);
     nvml_close(nvml);
