@@ -45,7 +45,7 @@ static void put_side(struct str *out, const char *title, const json_t *side)
     str_addf(&verdict, "%s (%s)", json_find_text(side, "label", "?"),
              json_find_text(side, "severity", "?"));
     str_add(out, "  ");
-    put_cell(out, str_text(&verdict), 30);
+    put_cell(out, str_text(&verdict), 28);
     str_done(&verdict);
     str_addf(out, " %s steps\n", layout_count(json_find_number(side, "kept_steps", NAN), cell));
 }

@@ -5,9 +5,16 @@
 #include "report/report.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void stop(const char *why, const char *line)
+{
+    fprintf(stderr, "%s: %s\n", why, line);
+    abort();
+}
 
 static void check_lines(const struct str *text)
 {
@@ -15,13 +22,13 @@ static void check_lines(const struct str *text)
     for (const char *p = str_text(text); *p; p++) {
         if (*p == '\n') {
             if (layout_width(str_text(&line)) > LAYOUT_COLUMNS)
-                abort();
+                stop("a line is too long", str_text(&line));
             str_done(&line);
             line = (struct str){0};
             continue;
         }
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            abort(); /* a byte that could steer the terminal */
+            stop("a byte could steer the terminal", str_text(&line));
         str_add_bytes(&line, p, 1);
     }
     str_done(&line);
@@ -33,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct leat_err err = {""};
     if (summary_parse((const char *)data, size, &summary, &err) < 0) {
         if (!*err.text)
-            abort(); /* a refusal without a sentence */
+            stop("a refusal has no sentence", "");
         return 0;
     }
     struct str text = {0};
