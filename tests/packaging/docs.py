@@ -43,9 +43,11 @@ def commands():
 
 
 def options_of(command):
-    """The long options of a command, as its --help gives them."""
-    answer = leat(command, "--help")
-    expect(answer.returncode == 0, f"leat {command} --help ends with {answer.returncode}")
+    """The long options of a command, as its help gives them."""
+    for words in ((command, "--help"), ("help", command)):
+        answer = leat(*words)
+        expect(answer.returncode == 0, f"leat {' '.join(words)} ends with {answer.returncode}")
+        expect(answer.stdout, f"leat {' '.join(words)} says nothing")
     usage = answer.stdout
     expect("xample" in usage or command == "help", f"leat {command} --help has no example")
     return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", usage)))
