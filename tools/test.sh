@@ -8,7 +8,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
 python=.venv/bin/python
-all=(build layers c python cli docs asan tsan packaging matrix)
+all=(build layers c python cli faults docs asan tsan wheel matrix)
 [ $# -gt 0 ] || set -- "${all[@]}"
 
 run_stage() {
@@ -16,11 +16,12 @@ run_stage() {
     build) tools/build.sh ;;
     layers) stage 'layers' "$python" tests/layers.py ;;
     c) tools/build.sh --tests plain ;;
-    python) stage 'Python tests' "$python" -m pytest -q -x --no-header tests/python ;;
+    python) stage 'Python tests' "$python" -m pytest -q --no-header tests/python ;;
     cli) stage 'CLI transcripts' "$python" tests/cli/run.py ;;
+    faults) stage 'faults of a run' "$python" -m pytest -q --no-header tests/e2e ;;
     docs) stage 'documents' "$python" tests/packaging/docs.py ;;
     asan | tsan) tools/build.sh --tests "$1" ;;
-    packaging) tools/wheel.sh ;;
+    wheel) tools/wheel.sh ;;
     matrix) stage 'verdict matrix' "$python" tests/e2e/matrix.py ;;
     *) die "there is no stage \"$1\"; there are: ${all[*]}." ;;
     esac
