@@ -1,0 +1,154 @@
+/* collector_internal.h: what the files of the collector share. Nobody else includes it.
+ *
+ *     collector.c          life, adopting, draining, finishing
+ *     collector_speaker.c  one recording process: its records, its rank, its rows
+ *     collector_spans.c    spans with a name: totals, and the longest one by one
+ *     collector_sample.c   the view from outside: /proc, pressure, GPUs
+ *     collector_lost.c     what was not seen, and why
+ */
+#ifndef LEAT_COLLECT_COLLECTOR_INTERNAL_H
+#define LEAT_COLLECT_COLLECTOR_INTERNAL_H
+
+#include "collect/collector.h"
+#include "collect/fold.h"
+#include "observe/observe.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+enum {
+    SPANS_KEPT = 256,     /* of each name and process, the longest */
+    SPAN_NAMES = 256,     /* of each process */
+    MEMORY_WAITING = 256, /* memory samples that wait for their step to end */
+    SEEN_MOST = 10000,    /* processes of the tree that are remembered */
+    RANK_MOST = 1 << 20   /* a rank beyond this was scribbled */
+};
+
+struct kept_span {
+    uint64_t start_ns, end_ns;
+    int64_t step;
+};
+
+struct span_total {
+    char name[REC_NAME_BYTES];
+    int64_t n;
+    uint64_t total_ns, max_ns, other_ns;
+    struct kept_span *kept; /* owned */
+    size_t kept_count, kept_cap, shortest;
+};
+
+struct memory_row {
+    uint64_t t_ns; /* absolute */
+    uint32_t device;
+    int64_t allocated, reserved; /* -1: not said */
+};
+
+/* A process that said hello. */
+struct speaker {
+    struct collector *collector;
+    pid_t pid;
+    bool open; /* its memory is still mapped */
+    struct ring_reader reader;
+    struct rec_header header; /* the last copy */
+    struct fold *fold;        /* NULL until it records something to fold */
+    uint32_t names_known;
+    uint64_t started_ns, ended_ns; /* relative; ended 0: alive */
+    uint64_t lost, refused;        /* refused: records from the future */
+
+    int rank; /* -1: it has made no step */
+    int64_t steps;
+    int64_t provisional; /* inference steps beyond the limit, in case they are taken back */
+    bool trains, stopped;
+
+    struct span_total *spans; /* owned */
+    size_t span_count, span_cap;
+
+    struct memory_row *memory; /* owned; MEMORY_WAITING of them */
+    size_t memory_count;
+
+    struct {
+        int64_t batches, samples;
+        uint64_t busy_ns, first_ns, last_ns, max_ns;
+    } worker;
+};
+
+/* A process seen from outside. */
+struct seen {
+    int64_t pid, ppid, start_ticks, cpu_ns;
+    char comm[32];
+    char *command;                 /* owned */
+    uint64_t started_ns, ended_ns; /* relative; ended 0: alive */
+    bool torch;                    /* it has the library mapped */
+    int looks;                     /* how often its mappings were read */
+    char *silent_why;              /* owned; why its Python cannot record; NULL: nothing seen */
+};
+
+struct collector {
+    struct store_writer *writer;
+    struct collector_options options;
+    char *proc_root; /* owned */
+
+    struct speaker **speakers; /* owned; they are the context of callbacks, so they stay put */
+    size_t speaker_count, speaker_cap;
+    struct ring_record *buffer; /* one drain of one process */
+    size_t buffer_cap;
+    uint64_t next_death_check_ns, next_commit_ns, next_rows_ns;
+    bool finished;
+
+    struct seen *seen; /* owned */
+    size_t seen_count, seen_cap;
+    int64_t seen_more; /* processes beyond SEEN_MOST */
+    char inject_dir[4096];
+    uint64_t next_sample_ns, next_tree_ns, next_gpu_look_ns, last_sys_ns, rows;
+    struct sys_info last_sys;
+    int64_t run_cpu_ns; /* of the tree since the last row of sys_samples */
+    int64_t oom_kills_before;
+    bool sampled;
+    struct nvml *nvml;
+    bool nvml_tried;
+    uint64_t gpus_used; /* bit per index */
+};
+
+/* SQLite stores NaN as NULL, and a whole number given as a real as an integer again where the
+ * column is one: so this is "the number, or NULL where it is not known". */
+static inline double or_null(int64_t value)
+{
+    return value < 0 ? (double)NAN : (double)value;
+}
+
+static inline uint64_t collector_relative(const struct collector *c, uint64_t t_ns)
+{
+    return t_ns > c->options.start_ns ? t_ns - c->options.start_ns : 0;
+}
+
+/* collector_speaker.c */
+struct speaker *speaker_new(struct collector *c, pid_t pid);
+void speaker_free(struct speaker *s);
+int speaker_drain(struct speaker *s);
+void speaker_end(struct speaker *s, uint64_t now_ns); /* the process is gone: closes and writes */
+void speaker_rows(struct speaker *s);                 /* what is known so far */
+int speaker_said_rank(const struct speaker *s);       /* -1: it said none */
+struct speaker *speaker_find(struct collector *c, int64_t pid);
+
+/* collector_spans.c */
+void spans_add(struct speaker *s, const char *name, int64_t step, uint64_t start_ns,
+               uint64_t end_ns, uint64_t other_ns);
+void spans_write_totals(struct speaker *s, int rank);
+void spans_write_kept(struct speaker *s, int rank);
+void spans_done(struct speaker *s);
+
+/* collector_sample.c */
+void sample_begin(struct collector *c);
+void sample_run(struct collector *c, uint64_t now_ns); /* when it is time */
+void sample_finish(struct collector *c);               /* the last sample, and totals of the run */
+void sample_done(struct collector *c);
+struct seen *sample_find(struct collector *c, int64_t pid);
+void sample_write_process(struct collector *c, const struct speaker *s, const struct seen *seen);
+
+/* collector_lost.c */
+void lost_add(struct collector *c, const char *what, int64_t n, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void lost_look(struct collector *c, struct seen *seen); /* while the process is alive */
+void lost_write(struct collector *c);
+
+#endif
