@@ -36,6 +36,7 @@ struct scene {
     /* workers of this loader's process */
     size_t workers;
     double busy_ms, alive_ms, batches, worker_cpu; /* worker_cpu: cores one keeps busy; NaN */
+    int mixed; /* other loaders of the process have workers too: whose is whose is not known */
 };
 
 static void look(struct scene *s)
@@ -56,6 +57,10 @@ static void look(struct scene *s)
             cpu += used;
             sampled++;
         }
+    }
+    for (size_t i = 0; i < s->facts->loader_count; i++) {
+        const struct loader_fact *l = &s->facts->loaders[i];
+        s->mixed |= l != s->loader && l->pid == s->loader->pid && l->num_workers > 0;
     }
     s->worker_cpu = sampled ? cpu / (double)sampled : NAN;
 }
@@ -150,7 +155,7 @@ static int uneven_workers(const struct scene *s, struct finding *f)
             slowest = w;
         }
     }
-    if (n < 2)
+    if (n < 2 || s->mixed)
         return 0;
     /* With two workers their median is the mean of both, which hides the slow one: the lower of the
      * two in the middle stands for the usual worker. */
@@ -183,35 +188,40 @@ static void prove_busy(const struct scene *s, struct finding *f, double busy)
                   "workers WHERE parent_pid = %lld", (long long)s->loader->pid);
 }
 
+/* Room for more workers: cores are idle, or workers hardly use theirs (they wait for storage or the
+ * network). Where neither was sampled, in a short run, fewer workers than cores will do. */
+static int has_room(const struct scene *s, double idle)
+{
+    if (isnan(idle) && isnan(s->worker_cpu))
+        return (double)s->loader->num_workers < s->cores;
+    return idle >= FREE_CORES || s->worker_cpu <= IDLE_WORKER;
+}
+
 static int too_few_workers(const struct scene *s, struct finding *f, double busy, double machine)
 {
-    double idle = isnan(machine) ? NAN : (1 - machine) * s->cores;
-    double have = (double)s->loader->num_workers;
-    /* Room for more: cores are idle, or workers hardly use theirs (they wait for storage or the
-     * network). Where neither was sampled, in a short run, fewer workers than cores will do. */
-    int room = idle >= FREE_CORES || s->worker_cpu <= IDLE_WORKER ||
-               (isnan(idle) && isnan(s->worker_cpu) && have < s->cores);
-    if (!(busy >= BUSY_SHARE) || !room)
+    double idle = (1 - machine) * s->cores; /* NaN where the machine was not sampled */
+    if (!(busy >= BUSY_SHARE) || !has_room(s, idle))
         return 0;
-    double per_step = s->rank->kept > 0 ? (double)s->rank->micro_steps / (double)s->rank->kept : 1;
+    double have = (double)s->loader->num_workers;
+    double per_step = larger(1, (double)s->rank->micro_steps / (double)s->rank->kept);
     double batch_ms = s->busy_ms / s->batches;
-    double needed = ceil(batch_ms * larger(1, per_step) / larger(s->rest_ms, 0.05 * s->wall_ms));
+    double needed = ceil(batch_ms * per_step / larger(s->rest_ms, 0.05 * s->wall_ms));
     /* Further workers find room only on idle cores, at what one of them uses. */
     double cpu = isnan(s->worker_cpu) ? 1 : larger(s->worker_cpu, 0.05);
     double most = isnan(idle) ? larger(needed, s->cores) : have + larger(1, floor(idle / cpu));
-    double n = needed > most ? most : needed;
+    double n = needed < most ? needed : most;
     n = n <= have ? have + 1 : n;
     finding_cause(f, "TOO_FEW_WORKERS");
     finding_advise(f,
-                   "All %.0f workers are busy %.0f %% of the time while %.1f cores are idle: "
-                   "DataLoader(..., num_workers=%.0f)%s.",
-                   have, 100 * busy, idle, n, needed > n ? "; the cores are then the limit" : "");
+                   "The workers (%.0f) are busy %.0f %% of the time and there is room for more: "
+                   "DataLoader(..., num_workers=%.0f, persistent_workers=True)%s.",
+                   have, 100 * busy, n, needed > n ? "; the cores are then the limit" : "");
     prove_busy(s, f, busy);
     finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);
     if (!isnan(idle))
         finding_prove(f, "idle cores", idle, "cores", "sys_samples");
-    f->predicted_gain = gain_of(s->wall_ms, larger(s->rest_ms, batch_ms * larger(1, per_step) / n));
+    f->predicted_gain = gain_of(s->wall_ms, larger(s->rest_ms, batch_ms * per_step / n));
     return 1;
 }
 

@@ -390,12 +390,35 @@ static size_t lower_median(struct candidate *c, size_t n)
     return (n - 1) / 2;
 }
 
+/* Keeps the candidates whose key is within lock-step of the lower median's, and returns how many.
+ */
+static size_t keep_middle(struct candidate *c, size_t n)
+{
+    double middle = c[lower_median(c, n)].key;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabs(c[i].key - middle) <= LOCK_STEP_RATIO * middle)
+            c[kept++] = c[i];
+    return kept;
+}
+
+/* Time per step in none of the phases of `phase_bits`. */
+static double mean_without(const struct rank_facts *r, unsigned phase_bits)
+{
+    double ms = r->stats[PHASES].mean;
+    for (int p = 0; p < PHASES; p++)
+        if ((phase_bits >> p & 1) && r->phase_ms[p])
+            ms -= r->stats[p].mean;
+    return ms;
+}
+
 /* The rank with the median step time. Ranks that wait for each other all have it, so among those
- * in lock-step the median of their own work decides (a step less backward and sync, in which a rank
- * may be waiting): with two ranks of which one is late, the typical one is the other. */
+ * in lock-step the median of their own work decides: a step less backward and sync, in which a rank
+ * may be waiting, and on a tie less forward too. With two ranks of which one is late, the typical
+ * one is therefore the other. */
 int facts_choose_typical(struct facts *f)
 {
-    f->typical = -1;
+    f->typical = f->rank_count > 0 ? 0 : -1;
     struct candidate *c = mem_alloc_array(f->rank_count + 1, sizeof *c);
     if (!c)
         return -ENOMEM;
@@ -403,22 +426,15 @@ int facts_choose_typical(struct facts *f)
     for (size_t i = 0; i < f->rank_count; i++)
         if (f->ranks[i].kept > 0)
             c[n++] = (struct candidate){f->ranks[i].stats[PHASES].median, i};
-    if (n > 0) {
-        double middle = c[lower_median(c, n)].key;
-        size_t near = 0;
-        for (size_t i = 0; i < n; i++) {
-            const struct rank_facts *r = &f->ranks[c[i].index];
-            if (fabs(c[i].key - middle) > LOCK_STEP_RATIO * middle)
-                continue;
-            double own = r->stats[PHASES].mean - r->stats[PHASE_BACKWARD].mean;
-            if (r->phase_ms[PHASE_SYNC])
-                own -= r->stats[PHASE_SYNC].mean;
-            c[near++] = (struct candidate){own, c[i].index};
-        }
-        f->typical = (int)c[lower_median(c, near)].index;
-    } else if (f->rank_count > 0) {
-        f->typical = 0;
+    const unsigned waits = 1u << PHASE_BACKWARD | 1u << PHASE_SYNC;
+    const unsigned waiting[] = {waits, waits | 1u << PHASE_FORWARD};
+    for (int round = 0; n > 0 && round < 2; round++) {
+        n = keep_middle(c, n);
+        for (size_t i = 0; i < n; i++)
+            c[i].key = mean_without(&f->ranks[c[i].index], waiting[round]);
     }
+    if (n > 0)
+        f->typical = (int)c[lower_median(c, n)].index;
     mem_free(c);
     return 0;
 }

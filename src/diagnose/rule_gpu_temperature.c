@@ -5,9 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-#define MARGIN_C   5.0  /* below the device's own limit */
-#define FALLBACK_C 85.0 /* where it tells none: the limit of most data-centre cards, less margin   \
-                         */
+#define MARGIN_C 5.0 /* below the device's own limit */
+#define FALLBACK_C                                                                                 \
+    85.0 /* where it tells none: the limit of most data-centre cards, less margin                  \
+          */
 #define LASTING_SHARE 0.10
 #define LEAST_SAMPLES 5
 

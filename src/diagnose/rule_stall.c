@@ -154,36 +154,54 @@ static double fault_share(const struct facts *facts, const struct stalls *s)
 }
 
 struct circumstance {
-    const char *text, *advice, *rows; /* rows: up to the rank */
-    double share;
+    const char *text, *advice;
+    const char *rows; /* up to the rank */
+    uint32_t flag;    /* of the steps; 0: found in another way */
 };
 
-static struct circumstance find_circumstance(const struct facts *facts, const struct stalls *s)
+static const struct circumstance known[] = {
+    {.text = "the start of an epoch",
+     .advice = "Keep the workers between epochs: DataLoader(..., persistent_workers=True).",
+     .rows = "steps WHERE flags & 1 AND id>>40 =",
+     .flag = STEP_EPOCH_START},
+    {.text = "a checkpoint",
+     .advice = "Save checkpoints less often, or from a background thread.",
+     .rows = "steps WHERE flags & 4 AND id>>40 =",
+     .flag = STEP_CHECKPOINT},
+    {.text = "the first step after an evaluation",
+     .advice = "Keep the training loader's workers and caches alive during evaluation, or evaluate "
+               "less often.",                                                              .rows = "steps WHERE flags & 8 AND id>>40 =",
+     .flag = STEP_AFTER_EVAL},
+    {.text = "the start of worker processes",
+     .advice = "Keep the workers: DataLoader(..., persistent_workers=True).",
+     .rows = "processes WHERE role = 'worker' AND rank ="                                             },
+    {.text = "major page faults (data read from storage, not from memory)",
+     .advice = "Keep the data in memory, or read it ahead: a smaller dataset on disk, or more "
+               "prefetch.",                                   .rows = "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) ="},
+};
+
+/* The first circumstance that nearly all stalled steps share; NULL when there is none. */
+static const struct circumstance *find_circumstance(const struct facts *facts,
+                                                    const struct stalls *s, double *ret_share)
 {
-    const struct circumstance known[] = {
-        {"the start of an epoch",
-         "Keep the workers between epochs: DataLoader(..., persistent_workers=True).",                                               "steps WHERE flags & 1 AND id>>40 =",                                                 flagged_share(s,     STEP_EPOCH_START)},
-        {"a checkpoint",                                                "Save checkpoints less often, or from a background thread.",
-         "steps WHERE flags & 4 AND id>>40 =",                                                                                                                                                                             flagged_share(s,     STEP_CHECKPOINT) },
-        {"the first step after an evaluation",
-         "Keep the training loader's workers and caches alive during evaluation, or evaluate less "
-         "often.",                                                                                                                   "steps WHERE flags & 8 AND id>>40 =",                                                 flagged_share(s,     STEP_AFTER_EVAL) },
-        {"the start of worker processes",
-         "Keep the workers: DataLoader(..., persistent_workers=True).",                                                              "processes WHERE role = 'worker' AND rank =",                                         respawn_share(facts, s)               },
-        {"major page faults (data read from storage, not from memory)",
-         "Keep the data in memory, or read it ahead: a smaller dataset on disk, or more prefetch.",                                  "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) =",
-         fault_share(facts,                                                                                                                                                                                                                     s)               },
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (known[i].share >= COINCIDE_SHARE)
-            return known[i];
-    return (struct circumstance){0};
+    const size_t n = sizeof known / sizeof *known;
+    for (size_t i = 0; i < n; i++) {
+        double share = known[i].flag ? flagged_share(s, known[i].flag)
+                       : i + 1 == n  ? fault_share(facts, s)
+                                     : respawn_share(facts, s);
+        if (share >= COINCIDE_SHARE) {
+            *ret_share = share;
+            return &known[i];
+        }
+    }
+    return NULL;
 }
 
 static void describe(const struct facts *facts, const struct stalls *s, struct finding *f)
 {
     const struct rank_facts *r = s->rank;
-    struct circumstance c = find_circumstance(facts, s);
+    double share = 0;
+    const struct circumstance *c = find_circumstance(facts, s, &share);
     char period[96] = "";
     if (!isnan(s->gap_steps))
         snprintf(period, sizeof period, ", every %.0f steps (%.1f s)", s->gap_steps,
@@ -193,9 +211,9 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
                 "most of it in %s%s%s.",
                 s->count, (long long)r->kept, 100 * s->held_ms / r->kept_ms,
                 s->held_ms / (double)s->count, s->usual_ms, period, leat_phase_names[s->phase],
-                c.text ? "; they coincide with " : "", c.text ? c.text : "");
-    if (c.advice)
-        finding_advise(f, "%s", c.advice);
+                c ? "; they coincide with " : "", c ? c->text : "");
+    if (c)
+        finding_advise(f, "%s", c->advice);
     else
         finding_advise(
             f,
@@ -209,8 +227,8 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
     finding_prove(f, "usual step", s->usual_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
     if (!isnan(s->gap_steps))
         finding_prove(f, "period", s->gap_steps, "steps", "steps WHERE id>>40 = %d", r->rank);
-    if (c.text)
-        finding_prove(f, c.text, c.share, "ratio", "%s %d", c.rows, r->rank);
+    if (c)
+        finding_prove(f, c->text, share, "ratio", "%s %d", c->rows, r->rank);
 }
 
 void rule_stall(const struct facts *facts, struct findings *found)

@@ -177,22 +177,27 @@ static struct lateness measure(const struct crew *c, size_t rank)
     return l;
 }
 
-/* In how many steps it was late: those in which it waited less than the typical rank by at least
- * half of the mean cost. */
+static double wait_in(const struct rank_facts *r, size_t entry, unsigned phase_bits)
+{
+    double ms = 0;
+    for (int p = 0; p < PHASES; p++)
+        if ((phase_bits >> p & 1) && r->phase_ms[p])
+            ms += r->phase_ms[p][entry];
+    return ms;
+}
+
+/* In how many steps it was late: those in which it waited less than the others did on average by at
+ * least half of the mean cost. */
 static int64_t late_steps(const struct crew *c, size_t rank, const struct lateness *l)
 {
-    const struct rank_facts *own = &c->facts->ranks[rank], *typical = typical_rank(c->facts);
     double late = 0;
     for (size_t s = 0; s < c->steps; s++) {
         const size_t *row = c->at + s * c->ranks;
-        size_t a = row[rank], b = row[(size_t)c->facts->typical];
-        double less = 0;
-        for (int p = 0; p < PHASES; p++)
-            if (l->waiting >> p & 1)
-                less += (typical->phase_ms[p] ? typical->phase_ms[p][b] : 0) -
-                        (own->phase_ms[p] ? own->phase_ms[p][a] : 0);
-        if (less >= 0.5 * l->cost_ms)
-            late += own->weight[a];
+        double own = 0, others = 0;
+        for (size_t r = 0; r < c->ranks; r++)
+            *(r == rank ? &own : &others) += wait_in(&c->facts->ranks[r], row[r], l->waiting);
+        if (others / (double)(c->ranks - 1) - own >= 0.5 * l->cost_ms)
+            late += c->facts->ranks[rank].weight[row[rank]];
     }
     return (int64_t)late;
 }

@@ -1,0 +1,4 @@
+-- Input 6 %, waiting 6 %: nothing stands out.
+-- expect: BALANCED info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 0.6, 4, 4.1, 0.7, 0.6);

@@ -1,0 +1,5 @@
+-- 89 %.
+-- expect: COMPUTE-BOUND info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 1000, 0.3, 4, 5, 0.6, 0.1);
+INSERT INTO machine(ms, cpu, run_cpu) VALUES (500, 0.89, 0.8);

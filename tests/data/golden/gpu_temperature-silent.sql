@@ -1,0 +1,5 @@
+-- 80 C.
+-- expect: COMPUTE-BOUND info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 1000, 0.3, 4, 5, 0.6, 0.1);
+INSERT INTO gpu(ms, utilization, temperature) VALUES (500, 0.9, 80);

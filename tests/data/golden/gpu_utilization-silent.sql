@@ -1,0 +1,5 @@
+-- 71 %.
+-- expect: COMPUTE-BOUND info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 300, 0.3, 4, 5, 0.6, 0.1);
+INSERT INTO gpu(ms, utilization) VALUES (300, 0.71);

@@ -1,0 +1,8 @@
+-- Workers that are neither busy nor uneven: no cause, but what is known is told.
+-- expect: INPUT-BOUND critical
+-- says: busy 50 %
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 18, 6, 5, 0.9, 0.1);
+UPDATE loaders SET num_workers = 2;
+INSERT INTO workers VALUES (201, 100, 0, 0, 50, 1600, 1500000000, 0, 3000000000, 31000000),
+    (202, 100, 0, 1, 50, 1600, 1500000000, 0, 3000000000, 31000000);

@@ -1,0 +1,3 @@
+-- torch is there, but no step was made.
+-- expect: INSUFFICIENT DATA info
+-- says: no step was seen

@@ -1,0 +1,6 @@
+-- A cache fills in the first third, 300 MiB, and then memory is flat.
+-- expect: COMPUTE-BOUND info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 1000, 0.3, 4, 5, 0.6, 0.1);
+INSERT INTO machine(ms, cpu, run_cpu, available_gib) VALUES (500, 0.5, 0.5, 12);
+INSERT INTO sampled(pid, ms, rss_mib, rss_mib_per_s, rise_ms) VALUES (100, 500, 500, 90, 3300);

@@ -1,0 +1,12 @@
+-- Twice as much, but of little: 10 of 80 GiB.
+-- expect: COMPUTE-BOUND info
+INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
+    VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
+UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';
+INSERT INTO loaders(pid, loader, rank, use, location, num_workers, batches, wait_ns)
+    VALUES (101, 0, 1, 'train', 'train.py:12', 0, 100, 100000000);
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
+    (0, 300, 0.3, 4, 5, 0.6, 0, 0.1),
+    (1, 300, 0.3, 4, 5, 0.6, 0, 0.1);
+INSERT INTO gpu(ms, utilization) VALUES (300, 0.9);
+INSERT INTO allocated(rank, ms, gib) VALUES (0, 300, 10), (1, 300, 5);

@@ -1,0 +1,8 @@
+-- 76 of 80 GiB allocated on the device.
+-- expect: HIGH PRESSURE warning
+-- expect: COMPUTE-BOUND info
+-- expect: HIGH GPU MEM info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 1000, 0.3, 4, 5, 0.6, 0.1);
+INSERT INTO gpu(ms, utilization, used_gib) VALUES (500, 0.9, 78);
+INSERT INTO allocated(rank, ms, gib, reserved_gib) VALUES (0, 500, 76, 77);

@@ -1,0 +1,13 @@
+-- Rank 2 of 4 is slow in the forward.
+-- expect: COMPUTE STRAGGLER critical rank=2
+-- says: r2 forward was slower
+INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
+    VALUES (101, 1, 'main', 1, 1, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500), (102, 1, 'main', 2, 2, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500), (103, 1, 'main', 3, 3, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
+UPDATE processes SET world_size = 4, signals = 'fetch,backward,optimizer,sync';
+INSERT INTO loaders(pid, loader, rank, use, location, num_workers, batches, wait_ns)
+    VALUES (101, 0, 1, 'train', 'train.py:12', 0, 100, 100000000), (102, 0, 2, 'train', 'train.py:12', 0, 100, 100000000), (103, 0, 3, 'train', 'train.py:12', 0, 100, 100000000);
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
+    (0, 100, 0.2, 10, 50, 1, 0, 0.1),
+    (1, 100, 0.2, 10, 50, 1, 0, 0.1),
+    (2, 100, 0.2, 40, 20, 1, 0, 0.1),
+    (3, 100, 0.2, 10, 50, 1, 0, 0.1);

@@ -1,0 +1,10 @@
+-- Two ranks that never wait for each other: one is slower, but nobody loses by it.
+-- expect: COMPUTE-BOUND info
+INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
+    VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
+UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';
+INSERT INTO loaders(pid, loader, rank, use, location, num_workers, batches, wait_ns)
+    VALUES (101, 0, 1, 'train', 'train.py:12', 0, 100, 100000000);
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
+    (0, 100, 0.1, 10, 30, 1, 0, 0.1),
+    (1, 100, 0.1, 40, 30, 1, 0, 0.1);

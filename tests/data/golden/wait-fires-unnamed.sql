@@ -1,0 +1,5 @@
+-- Nothing names it: the advice says between which phases it is lost.
+-- expect: WAIT-HEAVY critical
+-- says: leat.phase
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 0.2, 5, 4, 0.7, 5);

@@ -1,0 +1,89 @@
+/* golden_testing.h: a run database out of a script of tests/data/golden. Each script is executed on
+ * an empty database with the schema, between base.inc and expand.inc, and opens with comments that
+ * say what must be found:
+ *
+ *     -- expect: LABEL severity [CAUSE] [rank=N]   the findings, in their order, and no others
+ *     -- never: LABEL                              not among the findings
+ *     -- says: TEXT                                in the summary or the action of the verdict
+ */
+#ifndef LEAT_TESTS_GOLDEN_TESTING_H
+#define LEAT_TESTS_GOLDEN_TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "diagnose/diagnose.h"
+
+#define GOLDEN_TEXT_BYTES (1 << 16)
+
+static inline const char *golden_folder(void)
+{
+    static char path[512];
+    const char *data = getenv("LEAT_TEST_DATA");
+    snprintf(path, sizeof path, "%s/golden", data ? data : "tests/data");
+    return path;
+}
+
+static inline void golden_read(const char *path, char *text)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        fail_msg("%s cannot be read", path);
+    size_t n = fread(text, 1, GOLDEN_TEXT_BYTES - 1, file);
+    text[n] = 0;
+    fclose(file);
+    assert_true(n < GOLDEN_TEXT_BYTES - 1);
+}
+
+static inline void golden_execute(sqlite3 *db, const char *path)
+{
+    static char text[GOLDEN_TEXT_BYTES];
+    char *message = NULL;
+    golden_read(path, text);
+    if (sqlite3_exec(db, text, NULL, NULL, &message) != SQLITE_OK)
+        fail_msg("%s: %s", path, message);
+}
+
+/* Makes the database `db_path` out of the script `name` (without folder). */
+static inline void golden_make(const char *name, const char *db_path)
+{
+    char path[1024];
+    const char *source = getenv("LEAT_SOURCE");
+    sqlite3 *db = NULL;
+    unlink(db_path);
+    assert_int_equal(sqlite3_open(db_path, &db), SQLITE_OK);
+    snprintf(path, sizeof path, "%s/src/store/schema.sql", source ? source : ".");
+    golden_execute(db, path);
+    sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
+    const char *const parts[] = {"base.inc", name, "expand.inc"};
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", golden_folder(), parts[i]);
+        golden_execute(db, path);
+    }
+    sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static inline struct facts *golden_load(const char *db_path)
+{
+    struct store_reader *reader = NULL;
+    struct facts *facts = NULL;
+    struct leat_err err = {""};
+    if (store_reader_open(db_path, &reader, &err) < 0)
+        fail_msg("%s", err.text);
+    if (facts_load(reader, &facts, &err) < 0)
+        fail_msg("%s", err.text);
+    store_reader_close(reader);
+    return facts;
+}
+
+#endif

@@ -1,0 +1,191 @@
+/* test_golden.c: every script of tests/data/golden gives exactly the findings that it names, and
+ * every rule of the table has one that fires it and one that must not. */
+#include "unit/diagnose/golden_testing.h"
+
+#include "base/str.h"
+#include "diagnose/rule.h"
+
+#include <dirent.h>
+
+static char db_path[64];
+
+/* What was found, in the words of the scripts. */
+static void list_findings(const struct findings *found, const char *expected, struct str *out)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        const struct finding *f = &found->items[i];
+        const char *line = expected;
+        str_addf(out, "%s %s", f->label, severity_text(f->severity));
+        if (f->cause)
+            str_addf(out, " %s", f->cause);
+        /* The rank is compared where the script names one. */
+        for (size_t j = 0; j < i && line; j++)
+            line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
+        size_t length = line ? strcspn(line, "\n") : 0;
+        const char *rank = line ? strstr(line, "rank=") : NULL;
+        if (rank && rank < line + length)
+            str_addf(out, " rank=%d", f->rank);
+        str_add(out, "\n");
+    }
+}
+
+/* The values of all comments `-- KEY: value`, one a line. */
+static void collect(const char *text, const char *key, struct str *out)
+{
+    char start[32];
+    snprintf(start, sizeof start, "-- %s: ", key);
+    for (const char *line = text; line && *line;) {
+        size_t length = strcspn(line, "\n");
+        size_t skip = strlen(start);
+        if (strncmp(line, start, skip) == 0) {
+            str_add_bytes(out, line + skip, length - skip);
+            str_add(out, "\n");
+        }
+        line += length + (line[length] == '\n');
+    }
+}
+
+/* Each finding rests on rows that can be asked for. */
+static void check_evidence(const struct findings *found, const char *name)
+{
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open_v2(db_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    for (size_t i = 0; i < found->count; i++) {
+        const struct finding *f = &found->items[i];
+        if (f->evidence_count == 0)
+            fail_msg("%s: %s has no evidence", name, f->label);
+        for (size_t j = 0; j < f->evidence_count; j++) {
+            char sql[1024], *message = NULL;
+            snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", f->evidence[j].rows);
+            if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
+                fail_msg("%s: %s: %s: %s", name, f->label, f->evidence[j].rows, message);
+        }
+        assert_true(f->to_ms > f->from_ms);
+        assert_true(f->confidence > 0 && f->confidence <= 1);
+    }
+    sqlite3_close(db);
+}
+
+/* Whether the one rule fires: it alone, on the findings of those before it in the table. */
+static int rule_fires(const struct facts *facts, const struct rule *wanted)
+{
+    struct findings found = {0};
+    int fires = 0;
+    for (const struct rule *r = rules; r <= wanted; r++) {
+        size_t before = found.count;
+        r->apply(facts, &found);
+        fires = found.count > before;
+    }
+    assert_int_equal(found.failed, 0);
+    findings_done(&found);
+    return fires;
+}
+
+static void check_words(const char *text, const struct findings *found, const char *name)
+{
+    struct str says = {0}, never = {0};
+    collect(text, "says", &says);
+    collect(text, "never", &never);
+    for (char *line = says.text ? strtok(says.text, "\n") : NULL; line; line = strtok(NULL, "\n")) {
+        /* In SQL a quote in a text is doubled; so it is here. */
+        char *quotes = strstr(line, "''");
+        if (quotes)
+            memmove(quotes, quotes + 1, strlen(quotes));
+        if (!strstr(found->items[0].summary, line) && !strstr(found->items[0].action, line))
+            fail_msg("%s: \"%s\" is not in: %s %s", name, line, found->items[0].summary,
+                     found->items[0].action);
+    }
+    for (char *line = never.text ? strtok(never.text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+        if (findings_has(found, line))
+            fail_msg("%s: %s must not be found", name, line);
+    str_done(&says);
+    str_done(&never);
+}
+
+static const struct rule *rule_of(const char *name, int *ret_fires)
+{
+    const struct rule *best = NULL;
+    for (size_t i = 0; i < rule_count; i++) {
+        size_t length = strlen(rules[i].name);
+        if (strncmp(name, rules[i].name, length) == 0 && name[length] == '-')
+            best = &rules[i];
+    }
+    if (best)
+        *ret_fires = strncmp(name + strlen(best->name), "-fires", 6) == 0;
+    return best;
+}
+
+static void test_script(void **state)
+{
+    const char *name = *state;
+    static char text[GOLDEN_TEXT_BYTES];
+    char path[1024];
+    struct str expected = {0}, got = {0};
+    struct findings found = {0};
+    struct leat_err err = {""};
+    int fires = 0;
+    const struct rule *rule = rule_of(name, &fires);
+    if (!rule)
+        fail_msg("%s: no rule of this name", name);
+    snprintf(path, sizeof path, "%s/%s", golden_folder(), name);
+    golden_make(name, db_path);
+    golden_read(path, text);
+    collect(text, "expect", &expected);
+    struct facts *facts = golden_load(db_path);
+    if (diagnose(facts, &found, &err) < 0)
+        fail_msg("%s: %s", name, err.text);
+    list_findings(&found, str_text(&expected), &got);
+    if (strcmp(str_text(&expected), str_text(&got)) != 0) {
+        for (size_t i = 0; i < found.count; i++)
+            print_message("%s: %s | %s\n", found.items[i].label, found.items[i].summary,
+                          found.items[i].action);
+        fail_msg("%s\nexpected:\n%sgot:\n%s", name, str_text(&expected), str_text(&got));
+    }
+    check_words(text, &found, name);
+    check_evidence(&found, name);
+    if (rule_fires(facts, rule) != fires)
+        fail_msg("%s: the rule %s", name, fires ? "is silent" : "fires");
+    findings_done(&found);
+    facts_free(facts);
+    str_done(&expected);
+    str_done(&got);
+}
+
+static int is_script(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return length > 4 && strcmp(entry->d_name + length - 4, ".sql") == 0;
+}
+
+static void test_every_rule_has_both(void **state)
+{
+    const char *const kinds[] = {"fires", "silent"};
+    for (size_t i = 0; i < rule_count; i++)
+        for (int j = 0; j < 2; j++) {
+            char path[1024];
+            snprintf(path, sizeof path, "%s/%s-%s.sql", golden_folder(), rules[i].name, kinds[j]);
+            if (access(path, R_OK) != 0)
+                fail_msg("%s is missing", path);
+        }
+}
+
+int main(void)
+{
+    struct dirent **names = NULL;
+    snprintf(db_path, sizeof db_path, "/tmp/leat-golden-%d.db", (int)getpid());
+    int n = scandir(golden_folder(), &names, is_script, alphasort);
+    struct CMUnitTest *tests = n > 0 ? calloc((size_t)n + 1, sizeof *tests) : NULL;
+    if (!tests)
+        return 1;
+    tests[0] = (struct CMUnitTest)cmocka_unit_test(test_every_rule_has_both);
+    for (int i = 0; i < n; i++)
+        tests[i + 1] = (struct CMUnitTest){
+            .name = names[i]->d_name, .test_func = test_script, .initial_state = names[i]->d_name};
+    int failed = _cmocka_run_group_tests("golden", tests, (size_t)n + 1, NULL, NULL);
+    unlink(db_path);
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    free(tests);
+    return failed;
+}
