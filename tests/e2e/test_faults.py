@@ -118,7 +118,9 @@ def test_own_words_come_after_on_stderr(box):
 
 
 def test_steps_are_exact_and_stay_after_sigkill(box):
-    code = TRAIN.replace("if i == 4:", "if i == 22:\n        import os; os.kill(os.getpid(), 9)\n    if i == 4:")
+    code = TRAIN.replace(
+        "if i == 4:", "if i == 22:\n        import os; os.kill(os.getpid(), 9)\n    if i == 4:"
+    )
     (box / "killed.py").write_text(code)
     got = leat(box, "--run-name", "r", "killed.py")
     assert got.returncode == -9
@@ -128,7 +130,9 @@ def test_steps_are_exact_and_stay_after_sigkill(box):
 
 
 def test_exception_is_named_and_its_traceback_stays(box):
-    (box / "raises.py").write_text(TRAIN.replace("if i == 4:", "if i == 10:\n        1 / 0\n    if i == 4:"))
+    (box / "raises.py").write_text(
+        TRAIN.replace("if i == 4:", "if i == 10:\n        1 / 0\n    if i == 4:")
+    )
     got = leat(box, "--run-name", "r", "raises.py")
     assert got.returncode == 1
     assert b"ZeroDivisionError" in got.stderr.split(b"Traceback")[1]
@@ -140,12 +144,18 @@ def test_exception_is_named_and_its_traceback_stays(box):
 
 def start(box, *words, **kw):
     return subprocess.Popen(
-        [LEAT, "run", *words], cwd=box, env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, **kw
+        [LEAT, "run", *words],
+        cwd=box,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **kw,
     )
 
 
-@pytest.mark.parametrize("number, ended", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "killed")])
+@pytest.mark.parametrize(
+    "number, ended", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "killed")]
+)
 def test_signal_to_leat_reaches_the_training(box, number, ended):
     p = start(box, "--run-name", "r", "train.py", "100000", start_new_session=True)
     wait_for(p.stdout, b"five steps")
@@ -173,8 +183,11 @@ def test_signal_to_the_group_comes_once(box):
     )
     (box / "count.py").write_text(count)
     got = subprocess.run(
-        ["timeout", "-s", "TERM", "2", LEAT, "run", "--quiet", "count.py"], cwd=box,
-        env=environment(), capture_output=True, timeout=60
+        ["timeout", "-s", "TERM", "2", LEAT, "run", "--quiet", "count.py"],
+        cwd=box,
+        env=environment(),
+        capture_output=True,
+        timeout=60,
     )
     assert b"signals 1" in got.stdout
 
@@ -243,7 +256,9 @@ def test_full_disk_during_the_run(box):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "t", box / "logs"]).returncode:
         pytest.skip("this machine does not let root mount a tmpfs")
     try:
-        got = leat(box, "--run-name", "r", "train.py", "499", "0.001", env=environment(TMPDIR=str(box)))
+        got = leat(
+            box, "--run-name", "r", "train.py", "499", "0.001", env=environment(TMPDIR=str(box))
+        )
     finally:
         subprocess.run(["umount", box / "logs"], check=True)
     assert got.returncode == 0 and got.stdout.endswith(b"steps=499\n")
@@ -269,7 +284,12 @@ def test_oom_kill_is_named(box):
     (box / "hog.py").write_text(code)
     try:
         got = leat(
-            box, "--run-name", "r", "--", "bash", "-c",
+            box,
+            "--run-name",
+            "r",
+            "--",
+            "bash",
+            "-c",
             f"echo $$ > {group}/cgroup.procs; exec python hog.py",
         )
     finally:
@@ -283,7 +303,9 @@ def test_oom_kill_is_named(box):
 
 
 def test_child_that_replaces_pythonpath_is_named(box):
-    got = leat(box, "--run-name", "r", "--", "bash", "-c", "PYTHONPATH=/tmp exec python train.py 401")
+    got = leat(
+        box, "--run-name", "r", "--", "bash", "-c", "PYTHONPATH=/tmp exec python train.py 401"
+    )
     assert got.returncode == 0 and got.stdout.endswith(b"steps=401\n")
     result = summary(box)
     assert result["verdict"]["kind"] == "INSUFFICIENT_DATA"
@@ -348,7 +370,9 @@ def test_two_runs_at_once_do_not_mix(box):
 
 
 def test_training_outlives_leat(box):
-    p = start(box, "--run-name", "r", "--", "bash", "-c", "python train.py 1009 0.003 > out; touch done")
+    p = start(
+        box, "--run-name", "r", "--", "bash", "-c", "python train.py 1009 0.003 > out; touch done"
+    )
     end = time.monotonic() + 60
     while not ((box / "out").exists() and (box / "out").read_text()):
         assert time.monotonic() < end
