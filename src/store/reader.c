@@ -3,20 +3,17 @@
  * The file is opened read-only and immutable: SQLite then takes no lock, makes no journal and
  * cannot change a byte, also on a file system that is read-only. The price is that it would not
  * roll back the journal of a writer that was killed inside a transaction. So when such a journal
- * lies beside the file, both are copied into a private temporary folder, rolled back there, and
- * read there: the reader sees the last committed state and the originals stay as they are.
+ * lies beside the file, the last committed state is made from both in memory (journal.c) and read
+ * there; the originals stay as they are.
  *
  * The file is foreign: of another tool, cut, damaged, or of a later leat. Each gives a sentence.
  */
 #include "store/store_internal.h"
 
 #include "base/mem.h"
-#include "base/path.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,116 +24,30 @@ struct store_row {
 
 static const char magic[16] = "SQLite format 3";
 
-/* ---- a journal left behind --------------------------------------------------------------- */
-
-/* 1 when `path`-journal holds a transaction: it is there, not empty, and its header was not wiped
- * by a commit. */
-static int has_journal(const char *path)
-{
-    char *journal = mem_alloc(strlen(path) + 16);
-    int found = 0;
-    char first = 0;
-    if (!journal)
-        return 0;
-    sprintf(journal, "%s-journal", path);
-    int fd = open(journal, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        found = read(fd, &first, 1) == 1 && first != 0;
-        close(fd);
-    }
-    mem_free(journal);
-    return found;
-}
-
-static int copy_file(const char *from, const char *to)
-{
-    static const size_t CHUNK = 1 << 20;
-    int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    char *buffer = mem_alloc(CHUNK);
-    ssize_t got = 0;
-    int code = in < 0 || out < 0 ? -errno : buffer ? 0 : -ENOMEM;
-    while (code == 0 && (got = read(in, buffer, CHUNK)) > 0)
-        for (ssize_t done = 0; code == 0 && done < got;) {
-            ssize_t put = write(out, buffer + done, (size_t)(got - done));
-            if (put < 0)
-                code = -errno;
-            else
-                done += put;
-        }
-    if (code == 0 && got < 0)
-        code = -errno;
-    if (in >= 0)
-        close(in);
-    if (out >= 0 && close(out) && code == 0)
-        code = -errno;
-    mem_free(buffer);
-    return code;
-}
-
-static void remove_copy(struct store_reader *r)
-{
-    static const char *const names[] = {"run.db", "run.db-journal"};
-    if (!r->copy_dir)
-        return;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = path_join(r->copy_dir, names[i], NULL);
-        if (path)
-            unlink(path);
-        mem_free(path);
-    }
-    rmdir(r->copy_dir);
-    mem_free(r->copy_dir);
-    r->copy_dir = NULL;
-}
-
-/* Copies database and journal; *ret_path is the copy, rolled back when it is opened. */
-static int make_copy(struct store_reader *r, char **ret_path, struct leat_err *err)
-{
-    const char *tmp = getenv("TMPDIR");
-    char *journal = mem_alloc(strlen(r->path) + 16);
-    char *folder = path_join(tmp && *tmp ? tmp : "/tmp", "leat-read-XXXXXX", NULL);
-    char *to = NULL, *to_journal = NULL;
-    int code = -ENOMEM;
-    if (!journal || !folder)
-        goto out;
-    if (!mkdtemp(folder)) {
-        code = -errno;
-        goto out;
-    }
-    r->copy_dir = folder;
-    to = path_join(folder, "run.db", NULL);
-    to_journal = path_join(folder, "run.db-journal", NULL);
-    folder = NULL;
-    if (!to || !to_journal)
-        goto out;
-    sprintf(journal, "%s-journal", r->path);
-    code = copy_file(r->path, to);
-    if (code == 0)
-        code = copy_file(journal, to_journal);
-    if (code == 0) {
-        *ret_path = to;
-        to = NULL;
-    }
-out:
-    if (code)
-        err_set(err, code,
-                "%s was left in the middle of a change, and no copy to undo it could be "
-                "made in the temporary folder: %s",
-                r->path, err_text(code));
-    mem_free(journal);
-    mem_free(folder);
-    mem_free(to);
-    mem_free(to_journal);
-    return code;
-}
-
 /* ---- opening ----------------------------------------------------------------------------- */
+
+static uint64_t big_endian(const unsigned char *p, int bytes)
+{
+    uint64_t value = 0;
+    while (bytes--)
+        value = value << 8 | *p++;
+    return value;
+}
+
+/* 1 when the header promises more bytes than there are. SQLite sees a missing page, but not a
+ * missing half of the last one. The promise counts only if the last writer made it (byte 92). */
+static int is_cut(const unsigned char head[100], off_t size)
+{
+    uint64_t page = big_endian(head + 16, 2);
+    page = page == 1 ? 65536 : page;
+    return big_endian(head + 24, 4) == big_endian(head + 92, 4) &&
+           (uint64_t)size < page * big_endian(head + 28, 4);
+}
 
 /* What can be said of the file before SQLite sees it, and says it better. */
 static int check_file(const char *path, struct leat_err *err)
 {
-    char head[16];
+    unsigned char head[100];
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
@@ -160,7 +71,7 @@ static int check_file(const char *path, struct leat_err *err)
         return code;
     if (got == 0)
         return err_set(err, -LEAT_E_CORRUPT, "%s is empty: no row of the run reached it", path);
-    if (got != sizeof head || memcmp(head, magic, sizeof head))
+    if (got < (ssize_t)sizeof magic || memcmp(head, magic, sizeof magic))
         return err_set(err, -LEAT_E_FOREIGN, "%s is not a run database: it is no SQLite file",
                        path);
     if (lock.l_type != F_UNLCK)
@@ -168,6 +79,9 @@ static int check_file(const char *path, struct leat_err *err)
                        "%s is still being written by process %d: wait for the run's "
                        "end",
                        path, (int)lock.l_pid);
+    if (got < (ssize_t)sizeof head || (is_cut(head, st.st_size) && !journal_is_hot(path)))
+        return err_set(err, -LEAT_E_CORRUPT, "%s is damaged or cut short: its end is missing",
+                       path);
     return 0;
 }
 
@@ -214,31 +128,28 @@ static int check_schema(struct store_reader *r, struct leat_err *err)
     return code;
 }
 
+static int open_file(struct store_reader *r)
+{
+    if (journal_is_hot(r->path))
+        return journal_open_committed(r->path, &r->db);
+    char *uri = sql_uri(r->path, "mode=ro&immutable=1");
+    if (!uri)
+        return -ENOMEM;
+    int rc = sqlite3_open_v2(uri, &r->db,
+                             SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READONLY, NULL);
+    mem_free(uri);
+    return sql_code(rc);
+}
+
 static int open_database(struct store_reader *r, struct leat_err *err)
 {
-    char *uri = NULL, *copy = NULL;
-    int code = 0, flags = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
-    if (has_journal(r->path)) {
-        code = make_copy(r, &copy, err);
-        if (code)
-            return code;
-        uri = sql_uri(copy, "mode=rw");
-        flags |= SQLITE_OPEN_READWRITE;
-    } else {
-        uri = sql_uri(r->path, "mode=ro&immutable=1");
-        flags |= SQLITE_OPEN_READONLY;
-    }
-    mem_free(copy);
-    if (!uri)
-        return err_set(err, -ENOMEM, "%s cannot be read: out of memory", r->path);
-    int rc = sqlite3_open_v2(uri, &r->db, flags, NULL);
-    mem_free(uri);
-    if (rc)
-        return say_sqlite(r, rc, err);
+    int code = open_file(r);
+    if (code)
+        return err_set(err, code, "%s cannot be read: %s", r->path, err_text(code));
     sqlite3_extended_result_codes(r->db, 1);
     /* The schema of a foreign file must not run functions of ours; cells are checked as read. */
     sqlite3_db_config(r->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sql_exec(r->db, "PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY");
+    sql_exec(r->db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY");
     return check_schema(r, err);
 }
 
@@ -284,7 +195,6 @@ void store_reader_close(struct store_reader *reader)
         return;
     if (!reader->borrowed)
         sqlite3_close(reader->db);
-    remove_copy(reader);
     mem_free(reader->path);
     mem_free(reader);
 }

@@ -3,13 +3,14 @@
  * The writer is built for bad days. The logs folder may be on NFS (so: no WAL, a rollback journal,
  * exclusive locking), and the disk may fill up: the writer then moves what it has into memory, goes
  * on there, and puts it back at the end, or into the temporary folder if there is still no room.
- * Training never notices.
+ * Training never notices, and no row is lost. A leat that is killed leaves its last commit.
  *
- * Size: `steps` is kept row by row up to STORE_STEP_ROWS; beyond that the older half is folded into
- * intervals and histograms, outliers staying whole. Samples are thinned likewise. So run.db stays
- * below 256 MB however long the run.
+ * Size: the newest million steps are kept row by row; older ones are folded into intervals and
+ * histograms, outliers staying whole (writer_fold.c). The other tables are thinned beyond 65 536
+ * rows (writer_thin.c). So run.db stays below 256 MB however long the run.
  *
- * The reader opens read-only and immutable: it cannot change a byte of the file.
+ * The reader opens read-only and immutable: it cannot change a byte of the file. A database that
+ * its writer still holds is refused (-EBUSY).
  */
 #ifndef LEAT_STORE_STORE_H
 #define LEAT_STORE_STORE_H
@@ -19,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_SCHEMA     "1"
-#define STORE_STEP_SHIFT 40 /* steps.id = rank << 40 | step */
+#define STORE_SCHEMA     "1" /* meta.schema */
+#define STORE_STEP_SHIFT 40  /* steps.id = rank << 40 | step */
 
 /* The phases in the order of the columns; one list for store, facts and reports. */
 #define LEAT_PHASES(X)                                                                             \
@@ -66,14 +67,17 @@ struct store_writer; /* one owner, one thread */
 /* Creates `path`, which must not exist. */
 int store_writer_open(const char *path, struct store_writer **ret_writer, struct leat_err *err);
 
-/* All adders return 0 or a negative code; a full disk is no error (see above). Rows are grouped
- * into transactions by store_writer_flush, which the collector calls about once a second. */
+/* All adders return 0 or a negative code; a full disk is no error (see above). -EINVAL is a row
+ * that does not fit its table; after -ENOMEM from an adder the row was not taken and may be added
+ * again. Rows are grouped into transactions by store_flush, which the collector calls about once a
+ * second; after a failed flush they are still there for the next. */
 int store_add_step(struct store_writer *w, const struct step_row *row);
 int store_flush(struct store_writer *w);
 
 /* Any other table, by name, with values in the order of `columns` ("a,b,c"). `types` has one letter
  * a value: i int64_t, u uint64_t, d double, s const char * (NULL allowed), n nothing (NULL).
- * Statements are cached. `REPLACE` semantics for tables with a key. */
+ * Statements are cached. `REPLACE` semantics for tables with a key. A text is cut to 4 096 bytes
+ * (65 536 in meta). */
 int store_add(struct store_writer *w, const char *table, const char *columns, const char *types,
               ...);
 int store_set_meta(struct store_writer *w, const char *key, const char *value);
@@ -81,11 +85,13 @@ int store_set_metaf(struct store_writer *w, const char *key, const char *fmt, ..
     __attribute__((format(printf, 3, 4)));
 
 /* Removes the steps of `rank` from `first` on (used when provisional inference steps turn out to
- * have been an evaluation before the training). */
+ * have been an evaluation before the training). Of steps that were folded already, all of the rank
+ * go when `first` is among them: a histogram cannot give back a part. */
 int store_drop_steps(struct store_writer *w, int rank, int64_t first);
 
-/* Closes and tells where the database is now. When the disk was full, `note` holds the sentence to
- * tell the user; else it is "". The writer is freed in any case. */
+/* Closes and tells where the database is now (*ret_path is the caller's to mem_free). When the disk
+ * failed, `note` holds the sentence to tell the user; else it is "". Fails only when the database
+ * could be put nowhere: *ret_path is then not set. The writer is freed in any case. */
 int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err *note);
 
 /* ---- reading ---------------------------------------------------------------------------- */

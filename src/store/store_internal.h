@@ -115,9 +115,8 @@ struct store_writer {
 
 struct store_reader {
     sqlite3 *db;
-    int borrowed;   /* the writer's connection */
-    char *path;     /* for sentences; owned */
-    char *copy_dir; /* a private copy that is removed at close; owned, usually NULL */
+    int borrowed; /* the writer's connection */
+    char *path;   /* for sentences; owned */
 };
 
 /* store_sql.c: small things around SQLite. */
@@ -130,6 +129,11 @@ int sql_run(sqlite3_stmt *statement);
 /* "file:..." with every byte escaped that has a meaning in a URI. Owned by the caller. */
 char *sql_uri(const char *path, const char *parameters);
 int sql_hist_bin(uint64_t ns);
+
+/* journal.c */
+int journal_is_hot(const char *path); /* 1: a transaction was left open beside `path` */
+/* The last committed state of `path`, read-only, in memory; the file is only read. */
+int journal_open_committed(const char *path, sqlite3 **ret_db);
 
 /* writer.c */
 void store_writer_limits(struct store_writer *w, const struct store_limits *limits); /* tests */

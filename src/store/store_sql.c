@@ -16,6 +16,8 @@ const char *const leat_phase_names[PHASES] = {
 
 int sql_code(int rc)
 {
+    if (rc == SQLITE_IOERR_NOMEM)
+        return -ENOMEM;
     switch (rc & 0xff) {
     case SQLITE_OK:
     case SQLITE_ROW:

@@ -560,6 +560,8 @@ int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err 
 {
     err_set(note, 0, "%s", "");
     int code = store_flush(w);
+    if (code == -ENOMEM)
+        code = store_flush(w); /* nothing was lost, and there is no later flush to hope for */
     if (w->refused) {
         code = store_add(w, "lost", "what,n,why", "sis", "rows", w->refused,
                          "refused by the database");

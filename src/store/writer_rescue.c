@@ -43,16 +43,28 @@ static int open_memory(sqlite3 **ret_db)
     return rc;
 }
 
-/* The file as the last commit left it. A journal that could not be rolled back yet is rolled back
- * by a fresh connection, or by whoever reads the file next. */
-static int copy_committed(struct store_writer *w, sqlite3 *memory)
+static int has_meta(sqlite3 *db)
 {
     int64_t tables = 0;
-    int rc = copy_database(memory, w->db);
+    int rc = sql_int(db, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &tables);
+    return rc ? rc : tables ? SQLITE_OK : SQLITE_NOTADB;
+}
+
+/* The file as the last commit left it: through the connection if that could roll back, else from
+ * the file and its journal. */
+static int copy_committed(struct store_writer *w, sqlite3 *memory)
+{
+    sqlite3 *committed = NULL;
+    int rc = w->db ? copy_database(memory, w->db) : SQLITE_NOTADB;
     if (rc == SQLITE_OK)
-        rc = sql_int(memory, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &tables);
-    if (rc == SQLITE_OK && tables == 0)
-        rc = SQLITE_NOTADB;
+        rc = has_meta(memory);
+    if (rc == SQLITE_OK || sql_code(rc) == -ENOMEM)
+        return rc;
+    int code = journal_open_committed(w->path, &committed);
+    rc = code == 0 ? copy_database(memory, committed) : code == -ENOMEM ? SQLITE_NOMEM : rc;
+    if (code == 0 && rc == SQLITE_OK)
+        rc = has_meta(memory);
+    sqlite3_close(committed);
     return rc;
 }
 
@@ -72,8 +84,8 @@ int rescue_to_memory(struct store_writer *w, int why)
     writer_drop_statements(w);
     int rc = open_memory(&memory);
     if (rc == SQLITE_OK)
-        rc = w->db ? copy_committed(w, memory) : SQLITE_NOTADB;
-    if (rc && rc != SQLITE_NOMEM) {
+        rc = copy_committed(w, memory);
+    if (rc && sql_code(rc) != -ENOMEM) {
         /* Not even readable. What comes from now on is still worth having. */
         w->lost_disk = committed;
         sqlite3_close(memory);
@@ -163,7 +175,7 @@ static void run_name_of(const char *path, char *ret_name, size_t bytes)
 }
 
 /* A new folder in the temporary folder, and the path of the database in it. */
-static char *elsewhere(struct store_writer *w)
+static char *elsewhere(struct store_writer *w, int *ret_code)
 {
     char name[64], folder[160];
     run_name_of(w->path, name, sizeof name);
@@ -171,7 +183,9 @@ static char *elsewhere(struct store_writer *w)
     snprintf(folder, sizeof folder, "leat-%s-XXXXXX", name);
     char *template = path_join(tmp && *tmp ? tmp : "/tmp", folder, NULL);
     char *path = NULL;
-    if (template && mkdtemp(template))
+    if (template && !mkdtemp(template))
+        *ret_code = -errno;
+    else if (template)
         path = path_join(template, "run.db", NULL);
     mem_free(template);
     return path;
@@ -207,7 +221,7 @@ int rescue_save(struct store_writer *w, char **ret_path, struct leat_err *note)
         return 0;
     }
     int elsewhere_code = -ENOMEM;
-    if (!w->pending_bytes && (other = elsewhere(w))) {
+    if (!w->pending_bytes && (other = elsewhere(w, &elsewhere_code))) {
         elsewhere_code = save_at(w, other);
         if (elsewhere_code == 0) {
             /* A part beside the whole would be taken for the whole. */

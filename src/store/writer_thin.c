@@ -19,7 +19,7 @@ struct thin {
 
 static const struct thin tables[THIN_TABLES] = {
     [THIN_PROC] = {"proc_samples",   "pid",              NULL                       },
-    [THIN_SYS] = {"sys_samples",    "0",                NULL                       },
+    [THIN_SYS] = {"sys_samples",    "'all'",            NULL                       },
     [THIN_GPU] = {"gpu_samples",    "gpu",              NULL                       },
     [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL                       },
     [THIN_SPANS] = {"spans",          NULL,

@@ -1,0 +1,299 @@
+/* test_store_fold.c: however long the run, the tables stay within their limits, and what was folded
+ * still adds up to the step, to the nanosecond and to the bin. */
+#include "unit/store/store_testing.h"
+
+#include <math.h>
+
+/* Small enough that every limit is reached many times in a second. */
+static const struct store_limits small = {
+    .step_rows = 500,
+    .first_steps = 20,
+    .kept_rows = 60,
+    .fold_rows = 50,
+    .fold_steps = 8,
+    .fold_batch = 100,
+    .table_rows = 200,
+    .pending_bytes = 1 << 20,
+};
+
+enum { RANKS = 3, STEPS = 20011, STALL_EVERY = 211 };
+
+/* The ordinary step, but now and then one that stands out, and marked ones. */
+static struct step_row varied_step(int rank, int64_t step)
+{
+    struct step_row row = test_step(rank, step);
+    if (step % STALL_EVERY == 0) {
+        row.phase_ns[PHASE_INPUT] += 1000000 + (uint64_t)step;
+        row.wall_ns += 1000000 + (uint64_t)step;
+    }
+    if (step % 1009 == 0)
+        row.flags |= STEP_CHECKPOINT;
+    row.known[PHASE_SYNC] = rank != 1;
+    if (rank == 2)
+        row.samples = -1;
+    return row;
+}
+
+static int64_t total_of(int rank, int64_t (*value)(const struct step_row *))
+{
+    int64_t sum = 0;
+    for (int64_t s = 0; s < STEPS; s++) {
+        struct step_row row = varied_step(rank, s);
+        sum += value(&row);
+    }
+    return sum;
+}
+
+static int64_t wall_of(const struct step_row *row)
+{
+    return (int64_t)row->wall_ns;
+}
+static int64_t input_of(const struct step_row *row)
+{
+    return (int64_t)row->phase_ns[PHASE_INPUT];
+}
+static int64_t samples_of(const struct step_row *row)
+{
+    return row->samples;
+}
+
+static int64_t rank_int(struct store_reader *r, int rank, const char *sql)
+{
+    int64_t param = rank, value = -1;
+    struct leat_err err = {""};
+    if (store_select(r, sql, &param, 1, test_take_int, &value, &err))
+        fail_msg("%s: %s", sql, err.text);
+    return value;
+}
+
+static void check_sums(struct store_reader *r, int rank)
+{
+    int64_t rows = rank_int(r, rank, "SELECT count(*) FROM steps WHERE id>>40=?1");
+    int64_t folded = rank_int(r, rank, "SELECT sum(n) FROM step_folds WHERE rank=?1");
+    assert_int_equal(rows + folded, STEPS);
+    assert_int_equal(rank_int(r, rank,
+                              "SELECT (SELECT sum(wall_ns) FROM steps WHERE id>>40=?1) + "
+                              "(SELECT sum(wall_ns) FROM step_folds WHERE rank=?1)"),
+                     total_of(rank, wall_of));
+    assert_int_equal(rank_int(r, rank,
+                              "SELECT (SELECT sum(input_ns) FROM steps WHERE id>>40=?1) + "
+                              "(SELECT sum(input_ns) FROM step_folds WHERE rank=?1)"),
+                     total_of(rank, input_of));
+    if (rank != 2)
+        assert_int_equal(rank_int(r, rank,
+                                  "SELECT (SELECT sum(samples) FROM steps WHERE id>>40=?1) + "
+                                  "(SELECT sum(samples) FROM step_folds WHERE rank=?1)"),
+                         total_of(rank, samples_of));
+    /* Unknown stays unknown. */
+    assert_int_equal(rank_int(r, rank, "SELECT count(h2d_ns) FROM step_folds WHERE rank=?1"), 0);
+    if (rank == 1)
+        assert_int_equal(rank_int(r, rank, "SELECT count(sync_ns) FROM step_folds WHERE rank=?1"),
+                         0);
+    if (rank == 2)
+        assert_int_equal(rank_int(r, rank, "SELECT count(samples) FROM step_folds WHERE rank=?1"),
+                         0);
+    /* One histogram entry a folded step and known phase. */
+    assert_int_equal(
+        rank_int(r, rank, "SELECT sum(n) FROM step_hist WHERE rank=?1 AND phase='wall'"), folded);
+    assert_int_equal(
+        rank_int(r, rank, "SELECT sum(n) FROM step_hist WHERE rank=?1 AND phase='input'"), folded);
+    assert_int_equal(
+        rank_int(r, rank, "SELECT count(*) FROM step_hist WHERE rank=?1 AND phase='h2d'"), 0);
+}
+
+static void everything_adds_up(void **state)
+{
+    struct store_writer *w = test_writer(test_path("fold.db"));
+    store_writer_limits(w, &small);
+    for (int64_t s = 0; s < STEPS; s++) {
+        for (int rank = 0; rank < RANKS; rank++) {
+            struct step_row row = varied_step(rank, s);
+            assert_int_equal(store_add_step(w, &row), 0);
+        }
+        if (s % 50 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("fold.db"));
+    for (int rank = 0; rank < RANKS; rank++)
+        check_sums(r, rank);
+    /* The limits hold, with the slack of one batch. */
+    assert_true(test_int(r, "SELECT count(*) FROM step_folds") <= small.fold_rows);
+    assert_true(test_int(r, "SELECT count(*) FROM steps") <=
+                small.step_rows + small.fold_batch + small.kept_rows + RANKS * small.first_steps);
+    /* The first and the newest steps are whole, in every rank. */
+    assert_int_equal(test_int(r, "SELECT count(*) FROM steps WHERE (id & ((1<<40)-1)) < 20"),
+                     RANKS * 20);
+    assert_int_equal(
+        test_int(r, "SELECT count(*) FROM steps WHERE (id & ((1<<40)-1)) >= 20011-150"),
+        RANKS * 150);
+    /* What stood out most is still a row: the last stalls that were folded around. */
+    assert_true(test_int(r, "SELECT count(*) FROM steps WHERE wall_ns > 1000000 AND "
+                            "(id & ((1<<40)-1)) BETWEEN 20 AND 19800") >= 20);
+    /* Intervals are of one length, on multiples of it, and never overlap. */
+    int64_t length = test_int(r, "SELECT min(b-a) FROM (SELECT first_step a, lead(first_step) OVER "
+                                 "(PARTITION BY rank ORDER BY first_step) b FROM step_folds)");
+    assert_true(length > small.fold_steps && (length & (length - 1)) == 0);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM step_folds WHERE first_step % 8 <> 0"), 0);
+    /* The flags of what was folded live on. */
+    assert_int_equal(test_int(r, "SELECT max(flags) FROM (SELECT flags FROM step_folds UNION ALL "
+                                 "SELECT flags FROM steps)"),
+                     STEP_CHECKPOINT);
+    store_reader_close(r);
+}
+
+/* While there is room, every outlier and every marked step of the folded range is a row. */
+static void outliers_stay_whole(void **state)
+{
+    struct store_limits roomy = small;
+    roomy.kept_rows = 100000;
+    struct store_writer *w = test_writer(test_path("outliers.db"));
+    store_writer_limits(w, &roomy);
+    for (int64_t s = 0; s < STEPS; s++) {
+        struct step_row row = varied_step(0, s);
+        assert_int_equal(store_add_step(w, &row), 0);
+        if (s % 40 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("outliers.db"));
+    assert_int_equal(test_int(r, "SELECT count(*) FROM steps WHERE wall_ns > 1000000"),
+                     (STEPS + STALL_EVERY - 1) / STALL_EVERY);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM steps WHERE flags & 4"),
+                     (STEPS + 1008) / 1009);
+    assert_true(test_int(r, "SELECT sum(n) FROM step_folds") > STEPS * 9 / 10);
+    store_reader_close(r);
+}
+
+static void bins_are_two_percent_wide(void **state)
+{
+    assert_int_equal(sql_hist_bin(0), 0);
+    assert_int_equal(sql_hist_bin(1), 0);
+    assert_true(sql_hist_bin(UINT64_MAX) < HIST_BINS);
+    for (uint64_t ns = 100; ns < UINT64_MAX / 3; ns = ns * 3 + 1) {
+        double low = pow(1.02, sql_hist_bin(ns));
+        assert_true(low <= (double)ns * 1.0000001 && (double)ns < low * 1.0200001);
+    }
+}
+
+static void folded_steps_can_be_dropped(void **state)
+{
+    struct store_writer *w = test_writer(test_path("dropped.db"));
+    store_writer_limits(w, &small);
+    test_add_steps(w, 0, 0, 5000);
+    test_add_steps(w, 1, 0, 5000);
+    assert_int_equal(store_flush(w), 0);
+    assert_int_equal(store_drop_steps(w, 0, 0), 0);
+    test_add_steps(w, 0, 0, 3000);
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("dropped.db"));
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(rank_int(r, rank,
+                                  "SELECT (SELECT count(*) FROM steps WHERE id>>40=?1) + "
+                                  "(SELECT sum(n) FROM step_folds WHERE rank=?1)"),
+                         rank ? 5000 : 3000);
+        assert_int_equal(rank_int(r, rank,
+                                  "SELECT (SELECT sum(n) FROM step_folds WHERE rank=?1) - "
+                                  "(SELECT sum(n) FROM step_hist WHERE rank=?1 AND "
+                                  "phase='wall')"),
+                         0);
+    }
+    assert_true(test_int(r, "SELECT count(*) FROM steps") <= 500 + 100 + 60 + 2 * 20);
+    store_reader_close(r);
+}
+
+/* A run with one step per distinct time, so that the batches are all alike. */
+static void equal_steps_fold_too(void **state)
+{
+    struct store_writer *w = test_writer(test_path("equal.db"));
+    store_writer_limits(w, &small);
+    for (int64_t s = 0; s < 5000; s++) {
+        struct step_row row = test_step(0, 0);
+        row.step = s;
+        row.flags = STEP_EPOCH_START; /* all marked: the limit on kept rows must still hold */
+        assert_int_equal(store_add_step(w, &row), 0);
+        if (s % 100 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("equal.db"));
+    assert_int_equal(test_int(r, "SELECT (SELECT count(*) FROM steps) + (SELECT sum(n) FROM "
+                                 "step_folds)"),
+                     5000);
+    assert_true(test_int(r, "SELECT count(*) FROM steps") <= 500 + 100 + 60 + 20);
+    store_reader_close(r);
+}
+
+static void samples_are_thinned_evenly(void **state)
+{
+    enum { TICKS = 5000, PIDS = 4 };
+    struct store_writer *w = test_writer(test_path("thin.db"));
+    store_writer_limits(w, &small);
+    for (int64_t t = 0; t < TICKS; t++) {
+        for (int64_t pid = 1; pid <= PIDS; pid++)
+            assert_int_equal(store_add(w, "proc_samples", "t_ns,pid,cpu_ns", "iii",
+                                       t * INT64_C(1000000000), pid, t * 10),
+                             0);
+        assert_int_equal(
+            store_add(w, "sys_samples", "t_ns,cpu_ratio", "id", t * INT64_C(1000000000), 0.5), 0);
+        if (t % 7 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("thin.db"));
+    assert_true(test_int(r, "SELECT count(*) FROM proc_samples") <= small.table_rows);
+    assert_true(test_int(r, "SELECT count(*) FROM sys_samples") <= small.table_rows);
+    /* Every process keeps its last total, and rows from the first quarter of the run. */
+    assert_int_equal(test_int(r, "SELECT count(*) FROM proc_samples WHERE cpu_ns=49990"), PIDS);
+    assert_int_equal(test_int(r, "SELECT count(DISTINCT pid) FROM proc_samples WHERE t_ns < "
+                                 "1250000000000"),
+                     PIDS);
+    /* No hole is longer than four windows of the last thinning. */
+    assert_int_equal(test_int(r, "SELECT count(*) FROM (SELECT t_ns - lag(t_ns) OVER (PARTITION BY "
+                                 "pid ORDER BY t_ns) d FROM proc_samples) WHERE d > 4 * (SELECT "
+                                 "value FROM meta WHERE key='thinned.proc_samples')"),
+                     0);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM lost"), 0);
+    store_reader_close(r);
+}
+
+static void other_tables_are_bounded(void **state)
+{
+    struct store_writer *w = test_writer(test_path("bounded.db"));
+    store_writer_limits(w, &small);
+    for (int64_t i = 0; i < 3000; i++) {
+        assert_int_equal(store_add(w, "spans", "rank,name,step,start_ns,end_ns", "isiii",
+                                   (int64_t)0, "checkpoint", i, i * 100, i * 100 + i % 97),
+                         0);
+        assert_int_equal(store_add(w, "processes", "pid,role,started_ns,ended_ns", "isii", i + 1,
+                                   i == 5 ? "main" : "worker", i, i + 1),
+                         0);
+        assert_int_equal(store_add(w, "proc_samples", "t_ns,pid", "ii", i, i), 0);
+        if (i % 31 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("bounded.db"));
+    assert_true(test_int(r, "SELECT count(*) FROM spans") <= small.table_rows);
+    assert_true(test_int(r, "SELECT count(*) FROM spans WHERE end_ns-start_ns=96") >= 20);
+    assert_true(test_int(r, "SELECT count(*) FROM processes") <= small.table_rows);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM processes WHERE role='main'"), 1);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM processes WHERE pid=3000"), 1);
+    assert_true(test_int(r, "SELECT count(*) FROM proc_samples") <= small.table_rows);
+    /* What could not be kept is told, exactly. */
+    assert_int_equal(test_int(r, "SELECT sum(n) + (SELECT count(*) FROM processes) FROM lost WHERE "
+                                 "why LIKE 'processes:%'"),
+                     3000);
+    store_reader_close(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_adds_up),        cmocka_unit_test(outliers_stay_whole),
+        cmocka_unit_test(bins_are_two_percent_wide), cmocka_unit_test(folded_steps_can_be_dropped),
+        cmocka_unit_test(equal_steps_fold_too),      cmocka_unit_test(samples_are_thinned_evenly),
+        cmocka_unit_test(other_tables_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
+}
