@@ -558,6 +558,8 @@ static int file_is_there(struct store_writer *w)
 
 int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err *note)
 {
+    char *unwanted = NULL;
+    ret_path = ret_path ? ret_path : &unwanted;
     err_set(note, 0, "%s", "");
     int code = store_flush(w);
     if (code == -ENOMEM)
@@ -580,6 +582,7 @@ int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err 
         *ret_path = w->path;
         w->path = NULL;
     }
+    mem_free(unwanted);
     writer_free(w);
     return code;
 }
