@@ -14,6 +14,7 @@
  * overlap are told apart (separated_by_tail).
  */
 #include "report/compare.h"
+#include "report/layout.h"
 #include "report/report.h"
 
 #include "base/mem.h"
@@ -279,12 +280,14 @@ static enum change overall(enum change time, enum change memory)
 static void say_interval(char *text, size_t size, const struct ratio *r, double before,
                          double after)
 {
+    char change[LAYOUT_CELL], low[LAYOUT_CELL], high[LAYOUT_CELL];
     if (isfinite(r->low))
-        snprintf(text, size, "The median step changed by %+.1f %% (95 %% interval %+.1f to %+.1f)",
-                 (r->ratio - 1) * 100, (r->low - 1) * 100, (r->high - 1) * 100);
+        snprintf(text, size, "The median step changed by %s (95 %% interval %s to %s)",
+                 layout_change(r->ratio - 1, change), layout_change(r->low - 1, low),
+                 layout_change(r->high - 1, high));
     else if (before > 0 && isfinite(after))
-        snprintf(text, size, "The median step changed by %+.1f %%, without an interval",
-                 (after / before - 1) * 100);
+        snprintf(text, size, "The median step changed by %s, without an interval",
+                 layout_change(after / before - 1, change));
     else
         snprintf(text, size, "The step times of the two runs are not both known");
 }
@@ -332,8 +335,13 @@ static void conclude(struct answer *answer, enum change time, enum change memory
                  (long long)answer->more_steps);
 }
 
-static void refuse(struct answer *answer, const json_t *differences)
+/* The rows stay, but a step of another size is neither better nor worse. */
+static void refuse(struct answer *answer, const json_t *differences, json_t *rows)
 {
+    json_t *row;
+    size_t i;
+    json_array_foreach (rows, i, row)
+        json_object_set_new(row, "judged", json_null());
     const char *first = json_string_value(json_array_get(differences, 0));
     answer->kind = "INCONCLUSIVE";
     snprintf(answer->summary, sizeof answer->summary,
@@ -382,7 +390,7 @@ int compare_summaries(const char *before_run, const json_t *before,
     say_interval(interval, sizeof interval, &r, json_find_number(before, "step_time.median", NAN),
                  json_find_number(after, "step_time.median", NAN));
     if (json_array_size(differences) > 0)
-        refuse(&answer, differences);
+        refuse(&answer, differences, rows);
     else
         conclude(&answer, time, memory, &r, interval, threshold);
     json_t *result = json_pack(

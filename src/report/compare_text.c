@@ -102,7 +102,7 @@ static void put_basis(struct str *out, const json_t *result)
                  layout_count(json_find_number(result, "basis.values_before", NAN), cells[0]),
                  layout_count(json_find_number(result, "basis.values_after", NAN), cells[1]));
         if (before > 1 || after > 1)
-            str_addf(&text, ", in blocks of %s and %s because neighbouring steps are alike",
+            str_addf(&text, ", in blocks of %s and %s because neighbouring steps tend to be alike",
                      layout_count(before, cells[0]), layout_count(after, cells[1]));
         str_addf(&text, "; threshold %s. Differences from one run to the next are not in it.",
                  layout_percent(json_find_number(result, "threshold", NAN), cells[2]));
@@ -119,6 +119,8 @@ static void put_next(struct str *out, const json_t *result)
     struct str line = {0};
     if (strcmp(kind, "REGRESSION") == 0 || strcmp(kind, "MIXED") == 0)
         str_addf(&line, "Next: leat view %s", after);
+    else if (json_is_false(json_find(result, "comparable")))
+        str_addf(&line, "Next: leat run --run-name again ... (with the settings of %s)", before);
     else if (strcmp(kind, "INCONCLUSIVE") == 0)
         str_add(&line, "Next: leat run --run-name longer ... (more steps, the same settings)");
     else

@@ -127,7 +127,7 @@ static int say_missing(const char *path, struct leat_err *err)
         err_set(err, -ENOENT,
                 "There is no run %.120s: no such file or folder, and no run of that name in "
                 "./logs, which has: %s%s.",
-                path, str_text(&names), count == 5 ? " ..." : "");
+                path, str_text(&names), count == 5 ? " and others" : "");
     str_done(&names);
     return result;
 }

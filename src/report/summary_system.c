@@ -243,8 +243,9 @@ json_t *summary_system(const struct facts *facts)
         facts->cpus > 0 ? json_integer(facts->cpus) : json_null(), "cpu", mean_and_max(&cpu),
         "run_cpu", mean_and_max(&run_cpu), "iowait", mean_and_max(&iowait), "pressure", pressure,
         "memory_total_bytes", whole(&total, total.most), "memory_available_least_bytes",
-        whole(&available, available.least), "swap_in_bytes", whole(&swap_in, swap_in.sum),
-        "swap_out_bytes", whole(&swap_out, swap_out.sum), "swap_used_peak_bytes",
+        whole(&available, available.least), "swap_in_bytes",
+        whole(&swap_in, swap_in.last - swap_in.first), "swap_out_bytes",
+        whole(&swap_out, swap_out.last - swap_out.first), "swap_used_peak_bytes",
         whole(&swap_used, swap_used.most), "shm_total_bytes", whole(&shm_total, shm_total.most),
         "shm_used_peak_bytes", whole(&shm_used, shm_used.most), "oom_kills",
         summary_integer(facts->oom_kills), "gpus", gpus_part(facts));

@@ -191,8 +191,9 @@ static void put_evidence(struct str *out, const json_t *finding)
             str_add(&part, layout_duration(value, cell));
         else if (strcmp(unit, "bytes") == 0)
             str_add(&part, layout_bytes(value, cell));
-        else
-            str_addf(&part, "%s %s", layout_count(value, cell), unit);
+        else /* "num_workers 0" rather than "num_workers 0 workers" */
+            str_addf(&part, "%s %s", layout_count(value, cell),
+                     strstr(json_find_text(item, "what", ""), unit) ? "" : unit);
         while (part.length && part.text[part.length - 1] == ' ')
             part.text[--part.length] = 0;
         layout_part(&line, str_text(&part));
@@ -219,7 +220,7 @@ static void put_where(struct str *out, const json_t *finding)
                  layout_count(json_find_number(place, "line", NAN), cell));
         double share = json_find_number(place, "share", NAN);
         if (isfinite(share))
-            str_addf(&line, " %s", layout_percent(share, cell));
+            str_addf(&line, " (%s)", layout_percent(share, cell));
         layout_paragraph(out, "- Where: ", 2, str_text(&line));
         str_done(&line);
     }

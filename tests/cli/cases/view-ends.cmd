@@ -1,0 +1,4 @@
+leat view failed
+leat view killed
+leat view empty
+leat view ranks

@@ -1,0 +1,3 @@
+-- A script without torch.
+UPDATE processes SET role = 'other', rank = NULL, torch = NULL, signals = NULL;
+DELETE FROM loaders;
