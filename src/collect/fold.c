@@ -400,7 +400,7 @@ static void take_record(struct fold *f, const struct ring_record *r)
 {
     if (!f->any_tid) {
         f->any_tid = true;
-        f->first_tid = r->tid;
+        f->first_tid = f->tid = r->tid; /* until a fetch or an optimizer says better */
     }
     f->many_tids |= r->tid != f->first_tid;
     f->pending[f->count++] =

@@ -1,0 +1,661 @@
+/* test_collector.c: real processes record into real memory, and the database must hold exactly what
+ * they did. Counts are primes, so that nothing is right by chance. */
+#include "collect/collector.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "leat/recorder.h"
+#include "record/layout.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static struct world {
+    char dir[64], socket_path[96], db_path[96];
+    int listener;
+    struct store_writer *writer;
+    struct store_reader *reader;
+    struct collector *collector;
+    int64_t max_steps;
+} w;
+
+/* ---- the scene ------------------------------------------------------------------------------ */
+
+static int setup(void **state)
+{
+    memset(&w, 0, sizeof w);
+    snprintf(w.dir, sizeof w.dir, "/tmp/leat-collector-XXXXXX");
+    assert_non_null(mkdtemp(w.dir));
+    snprintf(w.socket_path, sizeof w.socket_path, "%s/socket", w.dir);
+    snprintf(w.db_path, sizeof w.db_path, "%s/run.db", w.dir);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, w.socket_path, strlen(w.socket_path) + 1);
+    w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(w.listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(w.listener, 64), 0);
+    return 0;
+}
+
+static void begin(pid_t root)
+{
+    struct leat_err err;
+    assert_int_equal(store_writer_open(w.db_path, &w.writer, &err), 0);
+    struct collector_options options = {.proc_root = "/",
+                                        .start_ns = clock_now_ns() - NS_PER_S,
+                                        .root_pid = root,
+                                        .max_steps = w.max_steps};
+    assert_int_equal(collector_new(w.writer, &options, &w.collector, &err), 0);
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    collector_free(w.collector);
+    store_reader_close(w.reader);
+    if (w.writer)
+        store_writer_close(w.writer, NULL, NULL);
+    close(w.listener);
+    unlink(w.socket_path);
+    snprintf(command, sizeof command, "rm -r %s", w.dir);
+    return system(command);
+}
+
+/* One hello, if there is one. */
+static bool adopt(void)
+{
+    int fd = accept(w.listener, NULL, NULL);
+    if (fd < 0)
+        return false;
+    struct rec_hello hello;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec part = {&hello, sizeof hello};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct ucred who;
+    socklen_t length = sizeof who;
+    assert_int_equal(recvmsg(fd, &message, 0), sizeof hello);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &length), 0);
+    int memfd;
+    memcpy(&memfd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof memfd);
+    close(fd);
+    struct leat_err err;
+    assert_int_equal(collector_adopt(w.collector, memfd, who.pid, &err), 0);
+    return true;
+}
+
+static void adopt_all(void)
+{
+    while (adopt())
+        ;
+}
+
+/* Waits until a hello has come. */
+static void adopt_one(void)
+{
+    struct pollfd p = {w.listener, POLLIN, 0};
+    assert_int_equal(poll(&p, 1, 60000), 1);
+    assert_true(adopt());
+}
+
+static pid_t child(void (*body)(void))
+{
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    setenv("LEAT_SOCKET", w.socket_path, 1);
+    if (leat_recorder_open() != 0)
+        _exit(9);
+    body();
+    _exit(0);
+}
+
+static int wait_for(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+/* Runs a body to its end, then reads what it left. */
+static pid_t run(void (*body)(void))
+{
+    pid_t pid = child(body);
+    int status = wait_for(pid);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    adopt_all();
+    return pid;
+}
+
+static void finish(void)
+{
+    struct leat_err err;
+    assert_true(collector_drain(w.collector) >= 0);
+    assert_int_equal(collector_finish(w.collector), 0);
+    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+}
+
+static int take_int(const struct store_row *row, void *context)
+{
+    *(int64_t *)context = store_column_is_null(row, 0) ? -1 : store_column_int(row, 0);
+    return 0;
+}
+
+/* The one number of a query; -1 for NULL or no row. */
+static int64_t ask(const char *sql)
+{
+    int64_t value = -1;
+    struct leat_err err = {""};
+    if (store_select(w.reader, sql, NULL, 0, take_int, &value, &err) < 0)
+        fail_msg("%s: %s", sql, err.text);
+    return value;
+}
+
+static char text[512];
+
+static int take_text(const struct store_row *row, void *context)
+{
+    const char *value = store_column_text(row, 0);
+    snprintf(text, sizeof text, "%s", value ? value : "NULL");
+    return 0;
+}
+
+static const char *ask_text(const char *sql)
+{
+    struct leat_err err = {""};
+    text[0] = 0;
+    if (store_select(w.reader, sql, NULL, 0, take_text, NULL, &err) < 0)
+        fail_msg("%s: %s", sql, err.text);
+    return text;
+}
+
+/* ---- what the processes do ------------------------------------------------------------------ */
+
+static uint64_t clock_of_child;
+
+static void one_step(uint32_t loader, uint32_t iteration)
+{
+    uint64_t t = clock_of_child ? clock_of_child : leat_now_ns() - NS_PER_S;
+    leat_record(LEAT_REC_FETCH, 0, loader, LEAT_FETCH_ARG(iteration, 3), t, t + 100);
+    leat_record(LEAT_REC_BACKWARD, 0, 0, 0, t + 300, t + 600);
+    leat_record(LEAT_REC_OPTIMIZER, 0, 0, 0, t + 600, t + 1000);
+    clock_of_child = t + 1000;
+}
+
+static void train(int steps)
+{
+    struct leat_loader_info info = {.dataset_length = 303,
+                                    .batch_size = 3,
+                                    .num_workers = 2,
+                                    .prefetch_factor = -1,
+                                    .pin_memory = 0,
+                                    .persistent_workers = -1,
+                                    .dataset = "Toy",
+                                    .where = "train.py:7"};
+    leat_recorder_signals(LEAT_SIGNAL_FETCH | LEAT_SIGNAL_BACKWARD | LEAT_SIGNAL_OPTIMIZER);
+    leat_recorder_fact("torch", "2.13.0");
+    leat_recorder_fact("missing", "compile");
+    uint32_t loader = leat_recorder_loader(&info);
+    for (int i = 0; i < steps; i++)
+        one_step(loader, 1);
+}
+
+static void train_101(void)
+{
+    train(101);
+    uint64_t t = clock_of_child;
+    uint32_t name = leat_recorder_name("checkpoint");
+    leat_record(LEAT_REC_NAMED, 0, name, 0, t + 10, t + 60);
+    clock_of_child = t + 100;
+    one_step(0, 1);
+    leat_recorder_close();
+}
+
+static void test_steps(void **state)
+{
+    begin(getpid());
+    pid_t pid = run(train_101);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 102);
+    assert_int_equal(ask("SELECT max(id) FROM steps"), 101);
+    assert_int_equal(ask("SELECT sum(wall_ns) FROM steps"), 102 * 1000 + 100);
+    assert_int_equal(ask("SELECT sum(input_ns) FROM steps"), 102 * 100);
+    assert_int_equal(ask("SELECT sum(forward_ns) FROM steps"), 102 * 200);
+    assert_int_equal(ask("SELECT sum(backward_ns) FROM steps"), 102 * 300);
+    assert_int_equal(ask("SELECT sum(optimizer_ns) FROM steps"), 102 * 400);
+    assert_int_equal(ask("SELECT sum(samples) FROM steps"), 102 * 3);
+    assert_int_equal(ask("SELECT h2d_ns FROM steps WHERE id = 5"), -1);
+    assert_int_equal(ask("SELECT max(end_ns) < 2000000000 FROM steps"), 1);
+    assert_int_equal(ask("SELECT pid FROM processes WHERE role = 'main'"), pid);
+    assert_int_equal(ask("SELECT rank FROM processes WHERE role = 'main'"), 0);
+    assert_int_equal(ask("SELECT recorded FROM processes WHERE role = 'main'"), 1);
+    assert_string_equal(ask_text("SELECT torch FROM processes WHERE role = 'main'"), "2.13.0");
+    assert_string_equal(ask_text("SELECT signals FROM processes WHERE role = 'main'"),
+                        "fetch,backward,optimizer");
+    assert_int_equal(ask("SELECT ended_ns > 0 FROM processes WHERE role = 'main'"), 1);
+    assert_string_equal(ask_text("SELECT use FROM loaders"), "train");
+    assert_string_equal(ask_text("SELECT location FROM loaders"), "train.py:7");
+    assert_int_equal(ask("SELECT batches FROM loaders"), 102);
+    assert_int_equal(ask("SELECT prefetch_factor FROM loaders"), -1); /* NULL */
+    assert_int_equal(ask("SELECT pin_memory FROM loaders"), 0);
+    assert_string_equal(ask_text("SELECT typeof(dataset_length) FROM loaders"), "integer");
+    assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'checkpoint'"), 1);
+    assert_int_equal(ask("SELECT total_ns FROM span_totals WHERE name = 'checkpoint'"), 50);
+    assert_int_equal(ask("SELECT other_ns FROM span_totals WHERE name = 'checkpoint'"), 50);
+    assert_int_equal(ask("SELECT step FROM spans WHERE name = 'checkpoint'"), 101);
+    assert_int_equal(ask("SELECT n FROM lost WHERE what = 'probes'"), 1);
+    assert_int_equal(ask("SELECT count(*) FROM lost WHERE what <> 'probes'"), 0);
+}
+
+static void train_and_die(void)
+{
+    train(23);
+    raise(SIGKILL);
+}
+
+static void test_killed(void **state)
+{
+    begin(getpid());
+    pid_t pid = child(train_and_die);
+    assert_true(WIFSIGNALED(wait_for(pid)));
+    adopt_all();
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
+}
+
+/* The memory of a dead process is given back and its rows are there long before the end. */
+static void test_death_is_noticed(void **state)
+{
+    begin(getpid());
+    run(train_and_die);
+    assert_true(collector_drain(w.collector) > 0);
+    store_flush(w.writer);
+    struct leat_err err;
+    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
+    assert_int_equal(ask("SELECT count(*) FROM loaders"), 1);
+    store_reader_close(w.reader);
+    w.reader = NULL;
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
+}
+
+static void overflow(void)
+{
+    uint32_t name = leat_recorder_name("tick");
+    uint64_t t = leat_now_ns() - NS_PER_S;
+    for (uint64_t i = 0; i < REC_RING_RECORDS + 37; i++)
+        leat_record(LEAT_REC_NAMED, 0, name, 0, t + i, t + i + 1);
+}
+
+static void test_overflow(void **state)
+{
+    begin(getpid());
+    run(overflow);
+    finish();
+    assert_int_equal(ask("SELECT n FROM lost WHERE what = 'records'"), 37);
+    assert_int_equal(ask("SELECT lost_records FROM processes WHERE recorded = 1"), 37);
+    assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'tick'"), REC_RING_RECORDS);
+    assert_int_equal(ask("SELECT count(*) FROM spans"), 256); /* the longest */
+}
+
+static void rank_0(void)
+{
+    leat_recorder_rank(0, 0, 3);
+    train(13);
+}
+
+static void rank_1(void)
+{
+    leat_recorder_rank(1, 1, 3);
+    train(17);
+}
+
+static void test_ranks(void **state)
+{
+    begin(getpid());
+    run(rank_1);
+    run(rank_0);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 0"), 13);
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 1"), 17);
+    assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
+    assert_string_equal(ask_text("SELECT why FROM lost WHERE what = 'ranks'"),
+                        "rank 2 of 3 never spoke to leat");
+    assert_int_equal(ask("SELECT count(*) FROM processes WHERE role = 'main'"), 2);
+    assert_int_equal(ask("SELECT count(*) FROM loaders WHERE rank = 1"), 1);
+}
+
+static void train_5(void)
+{
+    train(5);
+}
+
+static void test_same_rank_twice(void **state)
+{
+    begin(getpid());
+    run(train_5);
+    run(rank_0);
+    run(train_5);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 0"), 5);
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 3"), 13);
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 4"), 5);
+    assert_int_equal(ask("SELECT count(*) FROM lost WHERE what = 'notes'"), 2);
+}
+
+static void train_until_stopped(void)
+{
+    train(1);
+    for (int i = 0; i < 600000 && leat_recording(); i++) {
+        one_step(0, 1);
+        usleep(100);
+    }
+    _exit(leat_recording() ? 1 : 0);
+}
+
+static void test_max_steps(void **state)
+{
+    w.max_steps = 7;
+    begin(getpid());
+    pid_t pid = child(train_until_stopped);
+    adopt_one();
+    int status;
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        collector_drain(w.collector);
+        usleep(1000);
+    }
+    assert_int_equal(status, 0);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 7);
+    assert_int_equal(ask("SELECT max(id) FROM steps"), 6);
+}
+
+static void accumulate(void)
+{
+    uint64_t t = leat_now_ns() - NS_PER_S;
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < 11; i++, t += 100) {
+            leat_record(LEAT_REC_FETCH, 0, 0, LEAT_FETCH_ARG(1, 3), t, t + 10);
+            leat_record(LEAT_REC_BACKWARD, 0, 0, 0, t + 30, t + 60);
+        }
+        leat_record(LEAT_REC_OPTIMIZER, 0, 0, 0, t, t + 50);
+        t += 50;
+    }
+}
+
+/* Ten provisional steps come before the first optimizer step: they must neither stay nor use up the
+ * limit. */
+static void test_taken_back(void **state)
+{
+    w.max_steps = 2;
+    begin(getpid());
+    run(accumulate);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 2);
+    assert_int_equal(ask("SELECT sum(micro_steps) FROM steps"), 22);
+    assert_int_equal(ask("SELECT max(flags) FROM steps"), 0);
+}
+
+static void infer(void)
+{
+    uint64_t t = leat_now_ns() - NS_PER_S;
+    struct leat_loader_info info = {.dataset_length = -1, .batch_size = 3};
+    uint32_t loader = leat_recorder_loader(&info);
+    for (int i = 0; i < 19; i++, t += 100)
+        leat_record(LEAT_REC_FETCH, 0, loader, LEAT_FETCH_ARG(1, 3), t, t + 10);
+    leat_record(LEAT_REC_FETCH, LEAT_REC_END, loader, LEAT_FETCH_ARG(1, 0), t, t + 10);
+}
+
+static void test_inference(void **state)
+{
+    begin(getpid());
+    run(infer);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 19);
+    assert_int_equal(ask("SELECT min(flags) FROM steps"), STEP_INFERENCE);
+    assert_string_equal(ask_text("SELECT use FROM loaders"), "infer");
+}
+
+/* A training that forks a worker, which records for itself. */
+static void train_with_worker(void)
+{
+    train(3);
+    pid_t pid = fork();
+    if (pid == 0) {
+        leat_recorder_role(LEAT_ROLE_WORKER, 4);
+        uint64_t t = leat_now_ns() - NS_PER_S;
+        for (uint64_t i = 0; i < 13; i++)
+            leat_record(LEAT_REC_WORKER_FETCH, 0, 4, LEAT_FETCH_ARG(0, 2), t + 100 * i,
+                        t + 100 * i + (i == 7 ? 90 : 50));
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
+static void test_worker(void **state)
+{
+    begin(getpid());
+    pid_t pid = run(train_with_worker);
+    finish();
+    assert_int_equal(ask("SELECT batches FROM workers"), 13);
+    assert_int_equal(ask("SELECT samples FROM workers"), 26);
+    assert_int_equal(ask("SELECT busy_ns FROM workers"), 12 * 50 + 90);
+    assert_int_equal(ask("SELECT max_ns FROM workers"), 90);
+    assert_int_equal(ask("SELECT last_ns - first_ns FROM workers"), 1250);
+    assert_int_equal(ask("SELECT parent_pid FROM workers"), pid);
+    assert_int_equal(ask("SELECT worker_id FROM workers"), 4);
+    assert_int_equal(ask("SELECT rank FROM workers"), 0);
+    assert_int_equal(ask("SELECT rank FROM processes WHERE role = 'worker'"), 0);
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 3);
+}
+
+static void use_memory(void)
+{
+    for (int i = 0; i < 5; i++) {
+        one_step(0, 1);
+        uint64_t t = clock_of_child - 500;
+        leat_record(LEAT_REC_MEMORY, 0, 1, 1000 + (uint64_t)i, t, t);
+        leat_record(LEAT_REC_MEMORY, LEAT_REC_RESERVED, 1, 2000 + (uint64_t)i, t, t);
+    }
+    leat_record(LEAT_REC_MEMORY, 0, 2, 77, clock_of_child, clock_of_child);
+}
+
+static void test_memory(void **state)
+{
+    begin(getpid());
+    run(use_memory);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM memory_samples"), 6);
+    assert_int_equal(ask("SELECT count(*) FROM memory_samples WHERE device = 1 AND "
+                         "allocated = 1000 + step AND reserved = 2000 + step"),
+                     5);
+    assert_int_equal(ask("SELECT allocated FROM memory_samples WHERE device = 2"), 77);
+    assert_int_equal(ask("SELECT reserved FROM memory_samples WHERE device = 2"), -1);
+}
+
+/* ---- bad days ----------------------------------------------------------------------------- */
+
+static int make_area(size_t bytes, struct rec_area **ret_area)
+{
+    int fd = memfd_create("test", MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+    *ret_area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(*ret_area != MAP_FAILED);
+    return fd;
+}
+
+static void test_foreign_memory(void **state)
+{
+    begin(getpid());
+    struct rec_area *area;
+    struct leat_err err = {""};
+    int fd = make_area(4096, &area);
+    assert_true(collector_adopt(w.collector, fd, getpid(), &err) < 0);
+    assert_true(strlen(err.text) > 10);
+    assert_int_equal(fcntl(fd, F_GETFD), -1); /* it was taken all the same */
+    munmap(area, 4096);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM processes WHERE recorded = 1"), 0);
+}
+
+static uint64_t scramble(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+    return *seed >> 16;
+}
+
+/* The owner writes over everything, again and again, while it is read. */
+static void test_scribbled_memory(void **state)
+{
+    begin(getpid());
+    struct rec_area *area;
+    struct leat_err err = {""};
+    int fd = make_area(sizeof *area, &area);
+    area->header.magic = REC_MAGIC;
+    area->header.version = REC_VERSION;
+    assert_int_equal(collector_adopt(w.collector, fd, getpid(), &err), 0);
+    uint64_t seed = 7;
+    for (int round = 0; round < 30; round++) {
+        uint64_t *words = (uint64_t *)&area->header.role;
+        for (size_t i = 0; i < 2000; i++)
+            words[i] = scramble(&seed) << (round % 32);
+        for (int r = 0; r < REC_RINGS; r++) {
+            struct rec_ring *ring = &area->rings[r];
+            ring->tid = (int32_t)scramble(&seed) % 3;
+            for (int i = 0; i < 200; i++) {
+                struct rec *rec = &ring->records[i];
+                rec->t0_ns = clock_now_ns() - scramble(&seed) % NS_PER_S;
+                rec->t1_ns = rec->t0_ns + scramble(&seed) % 1000;
+                rec->arg = scramble(&seed);
+                rec->id = (uint32_t)scramble(&seed) % 300;
+                rec->kind = (uint16_t)(scramble(&seed) % (LEAT_REC_KINDS + 1));
+                rec->flags = (uint16_t)scramble(&seed);
+            }
+            ring->head = ring->tail + (round % 3 ? 200 : scramble(&seed));
+        }
+        area->header.rings_used = round % 2 ? REC_RINGS : 0xffffffffu;
+        assert_true(collector_drain(w.collector) >= 0);
+    }
+    munmap(area, sizeof *area);
+    finish();
+    assert_int_equal(ask("SELECT count(*) FROM steps WHERE wall_ns <> input_ns + "
+                         "coalesce(h2d_ns, 0) + forward_ns + backward_ns + optimizer_ns + "
+                         "coalesce(sync_ns, 0) + other_ns"),
+                     0);
+    assert_true(ask("SELECT n FROM lost WHERE what = 'records'") > 0);
+}
+
+/* A program named python3 that leat's environment did not reach. */
+static void test_deaf_python(void **state)
+{
+    char program[96], command[256];
+    snprintf(program, sizeof program, "%s/python3", w.dir);
+    snprintf(command, sizeof command, "cp $(command -v sleep) %s", program);
+    assert_int_equal(system(command), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *arguments[] = {program, "60", NULL}, *environment[] = {"LEAT_SOCKET=x", NULL};
+        execve(program, arguments, environment);
+        _exit(1);
+    }
+    begin(pid);
+    struct pollfd none = {-1, 0, 0};
+    for (int i = 0; i < 50; i++) { /* until the exec is seen, and some samples more */
+        collector_sample(w.collector);
+        poll(&none, 1, 20);
+    }
+    kill(pid, SIGKILL);
+    wait_for(pid);
+    finish();
+    assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
+    ask_text("SELECT why FROM lost WHERE what = 'ranks'");
+    assert_non_null(strstr(text, "was started with another PYTHONPATH: leat saw nothing of it"));
+    assert_non_null(strstr(text, "python3 60"));
+    assert_string_equal(ask_text("SELECT comm FROM processes WHERE recorded = 0"), "python3");
+    assert_true(ask("SELECT count(*) FROM proc_samples") >= 1);
+    assert_true(ask("SELECT ended_ns FROM processes") > 0);
+    assert_string_equal(ask_text("SELECT role FROM processes"), "other");
+}
+
+static void test_samples(void **state)
+{
+    begin(getpid());
+    struct pollfd none = {-1, 0, 0};
+    collector_sample(w.collector);
+    poll(&none, 1, 250);
+    collector_sample(w.collector);
+    finish();
+    assert_true(ask("SELECT count(*) FROM sys_samples") >= 1);
+    assert_int_equal(ask("SELECT count(*) FROM sys_samples WHERE cpu_ratio < 0 OR cpu_ratio > 1 OR "
+                         "run_cpu_ratio > 1"),
+                     0);
+    assert_true(ask("SELECT max(rss_bytes) FROM proc_samples") > 0);
+    assert_string_equal(ask_text("SELECT typeof(rss_bytes) FROM proc_samples"), "integer");
+    assert_true(ask("SELECT value FROM meta WHERE key = 'cpus'") >= 0);
+    assert_int_equal(ask("SELECT value FROM meta WHERE key = 'oom_kills'") <= 0, 1);
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 0);
+}
+
+/* The n-th allocation fails, for every n: an error or a loss, never a crash or a leak. */
+static void test_no_memory(void **state)
+{
+    begin(getpid());
+    pid_t pid = child(train_101);
+    wait_for(pid);
+    adopt_all();
+    for (unsigned long n = 1; n < 60; n++) {
+        mem_fail_at(n);
+        collector_drain(w.collector);
+        collector_sample(w.collector);
+    }
+    mem_fail_at(0);
+    finish();
+    assert_true(ask("SELECT count(*) FROM steps") <= 102);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_steps),
+        TEST(test_killed),
+        TEST(test_death_is_noticed),
+        TEST(test_overflow),
+        TEST(test_ranks),
+        TEST(test_same_rank_twice),
+        TEST(test_max_steps),
+        TEST(test_taken_back),
+        TEST(test_inference),
+        TEST(test_worker),
+        TEST(test_memory),
+        TEST(test_foreign_memory),
+        TEST(test_scribbled_memory),
+        TEST(test_deaf_python),
+        TEST(test_samples),
+        TEST(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
