@@ -66,8 +66,8 @@ torch.manual_seed(0)
 model = net()
 opt = torch.optim.{optimizer}(model.parameters(), lr=0.01)
 {scenario}
-print({name!r}, dict(counters["stats"]), sorted(counters["graph_break"].items()),
-      sorted(counters["frames"].items()), [p.sum().item() for p in model.parameters()])
+print({name!r}, dict(counters["stats"]), sum(counters["graph_break"].values()),
+      [p.sum().item() for p in model.parameters()])
 """
 
 
