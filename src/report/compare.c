@@ -14,7 +14,7 @@
  * overlap are told apart (separated_by_tail).
  */
 #include "report/compare.h"
-#include "report/layout.h"
+#include "report/text_layout.h"
 #include "report/report.h"
 
 #include "base/mem.h"

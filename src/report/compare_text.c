@@ -2,7 +2,7 @@
  * two verdicts, the table, and the next command. */
 #include "report/report.h"
 
-#include "report/layout.h"
+#include "report/text_layout.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  */
 #include "report/text_parts.h"
 
-#include "report/layout.h"
+#include "report/text_layout.h"
 #include "report/report.h"
 
 #include <math.h>

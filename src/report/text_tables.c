@@ -2,7 +2,7 @@
  * phases and ranks, what was not seen, and the command to type next. */
 #include "report/text_parts.h"
 
-#include "report/layout.h"
+#include "report/text_layout.h"
 #include "store/store.h"
 
 #include <math.h>

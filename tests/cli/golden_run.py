@@ -16,6 +16,7 @@ def make(script, folder, summarize, name=None):
     """Makes `folder` with run.db, final_summary.json and final_summary.txt."""
     folder.mkdir(parents=True)
     database = sqlite3.connect(folder / "run.db")
+    database.execute("PRAGMA synchronous = OFF")  # it need not survive a power cut
     database.executescript((SOURCE / "src/store/schema.sql").read_text())
     # One transaction: the scripts insert thousands of rows.
     parts = [GOLDEN / "base.inc", script, GOLDEN / "expand.inc"]

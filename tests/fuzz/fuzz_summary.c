@@ -1,7 +1,7 @@
 /* fuzz_summary.c: any bytes as a summary. What the parser lets through is then printed and compared
  * with itself: whatever types the JSON has inside, the report must be text below 80 columns. */
 #include "report/compare.h"
-#include "report/layout.h"
+#include "report/text_layout.h"
 #include "report/report.h"
 
 #include <stdint.h>

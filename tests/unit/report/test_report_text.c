@@ -2,7 +2,7 @@
  * is told, and that it depends on the JSON alone. */
 #include "report_testing.h"
 
-#include "report/layout.h"
+#include "report/text_layout.h"
 
 static char *text_of(const json_t *summary)
 {

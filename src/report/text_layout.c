@@ -1,5 +1,5 @@
-/* layout.c: see layout.h. */
-#include "report/layout.h"
+/* text_layout.c: see text_layout.h. */
+#include "report/text_layout.h"
 
 #include <math.h>
 #include <stdio.h>

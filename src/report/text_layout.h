@@ -1,10 +1,10 @@
-/* layout.h: numbers and paragraphs for people: adaptive units, lines below 80 columns.
+/* text_layout.h: numbers and paragraphs for people: adaptive units, lines below 80 columns.
  *
  * The text comes from files that anybody may have written, so whatever could steer a terminal
  * (control bytes, bidirectional overrides) is printed as '?'.
  */
-#ifndef LEAT_REPORT_LAYOUT_H
-#define LEAT_REPORT_LAYOUT_H
+#ifndef LEAT_REPORT_TEXT_LAYOUT_H
+#define LEAT_REPORT_TEXT_LAYOUT_H
 
 #include "base/str.h"
 
