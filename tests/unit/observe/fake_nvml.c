@@ -229,11 +229,12 @@ API nvmlDeviceGetFieldValues(void *device, int n, struct field *fields)
     static unsigned long long calls;
     calls++;
     for (int i = 0; i < n; i++) {
-        unsigned long long bytes = (fields[i].id == 197 ? 1000000ull : 3000000ull) * calls;
-        fields[i].type =
-            1; /* 32 bits, about to come round; what lies above them is no part of it */
+        unsigned long long step = fields[i].id == 197 ? 1000000 : 3000000;
+        /* 32 bits that come round between the first reading and the second; what lies above them
+         * is no part of the value. */
+        fields[i].type = 1;
+        fields[i].value = ((step * calls - step * 3 / 2) & 0xffffffffull) | 0xdeadull << 32;
         fields[i].result = number(device) == 1 ? OK : UNSUPPORTED;
-        fields[i].value = ((0xfffffff0ull + bytes) & 0xffffffffull) | 0xdeadull << 32;
     }
     return OK;
 }
