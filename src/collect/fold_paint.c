@@ -294,10 +294,12 @@ static void extend_run(struct painter *p, struct eval_run *run, const struct spa
 }
 
 /* Evaluations run from the first event of an iteration that does not train to its END; one that was
- * broken off, to the next event of another kind. */
+ * broken off, to the next event of another kind. Only when that is a backward, the forward that led
+ * to it lies in between, and the evaluation is taken to have ended with its last fetch. */
 static void find_evals(struct painter *p)
 {
     struct eval_run run = {0};
+    bool backward_seen = false;
     if (p->job->gap->evaluates)
         run = (struct eval_run){.open = true, .root = -1, .a = p->f->cut_ns, .last = p->f->cut_ns};
     for (size_t i = 0; i < p->span_count && !p->job->all_train; i++) {
@@ -306,11 +308,15 @@ static void find_evals(struct painter *p)
         if (is_fetch(s) && s->eval)
             extend_run(p, &run, s);
         else if (run.open && s->a >= run.last) {
-            if (is_fetch(s) || is_backward(s) || s->kind == LEAT_REC_OPTIMIZER)
+            bool optimizer = s->kind == LEAT_REC_OPTIMIZER;
+            if (is_backward(s) || (optimizer && !backward_seen))
+                close_run(p, &run, run.last);
+            else if (is_fetch(s) || optimizer)
                 close_run(p, &run, s->a);
             else if (s->kind == LEAT_REC_NAMED && !run.soft)
                 run.soft = s->a;
         }
+        backward_seen |= is_backward(s);
         if (s->kind == LEAT_REC_NAMED && name_class(p->f, r) == NAME_EVAL &&
             s->a >= p->job->since_ns)
             p->evals[p->eval_count++] = (struct piece){.a = s->a, .b = s->b};

@@ -862,6 +862,43 @@ static void test_eval_in_a_step(void **state)
     done();
 }
 
+static void test_eval_broken_off_in_a_step(void **state)
+{
+    begin(); /* next(iter(val_loader)): the forward of the training follows at once */
+    uint64_t t = plain_step(1, 1, 100);
+    FETCH(1, 1, 4, t, t + 10);
+    ITER(2, 2, t + 15, t + 20);
+    FETCH_NOGRAD(2, 2, 4, t + 20, t + 50);
+    BACKWARD(t + 75, t + 80);
+    OPT(0, t + 80, t + 90);
+    finish(t + 100);
+    expect(1, 10, 0, 5 + 25, 5, 10, 0, 3);
+    expect_span(0, "eval", t + 15, t + 50, 0);
+    done();
+}
+
+/* A 400 ms evaluation fetch every 100 steps leaves the steps as they are. */
+static void test_rare_slow_eval(void **state)
+{
+    begin();
+    uint64_t t = 1000000, ms = 1000000;
+    for (uint32_t i = 0; i < 500; i++, t += 10 * ms) {
+        if (i % 100 == 99) {
+            FETCH_NOGRAD(2, 100 + i, 4, t, t + 400 * ms);
+            t += 400 * ms;
+        }
+        FETCH(1, 1, 4, t, t + ms / 10);
+        BACKWARD(t + 4 * ms, t + 8 * ms);
+        OPT(0, t + 8 * ms, t + 10 * ms);
+    }
+    finish(t);
+    assert_int_equal(w.step_count, 500);
+    for (int i = 0; i < 500; i++)
+        expect(i, ms / 10, 0, 39 * ms / 10, 4 * ms, 2 * ms, 0, 0);
+    assert_int_equal(count_spans("eval"), 5);
+    done();
+}
+
 static void test_eval_merges(void **state)
 {
     begin(); /* two evaluations that touch are one, two that do not are two */
@@ -1315,6 +1352,19 @@ static int random_stream(void)
     return steps;
 }
 
+/* Between the ends of two steps there is the later step, evaluation, and nothing else. */
+static void check_conserved(int step)
+{
+    uint64_t from = w.steps[step - 1].end_ns, to = w.steps[step].end_ns, eval = 0;
+    for (int i = 0; i < w.span_count; i++) {
+        const struct told *t = &w.spans[i];
+        uint64_t a = t->a > from ? t->a : from, b = t->b < to ? t->b : to;
+        if (strcmp(t->name, "eval") == 0 && a < b)
+            eval += b - a;
+    }
+    assert_int_equal(to - from, w.steps[step].wall_ns + eval);
+}
+
 static void test_random_streams(void **state)
 {
     for (uint64_t i = 0; i < 10000; i++) {
@@ -1330,8 +1380,11 @@ static void test_random_streams(void **state)
             fail_msg("stream %lu: %ld steps, expected %d", (unsigned long)i,
                      (long)fold_steps(w.fold), steps);
         uint64_t records = 0;
-        for (int k = 0; k < w.step_count; k++)
+        for (int k = 0; k < w.step_count; k++) {
             records += w.steps[k].records;
+            if (k > 0 && steps > 0)
+                check_conserved(k);
+        }
         assert_true(records <= (uint64_t)n);
         done();
     }
@@ -1397,6 +1450,8 @@ int main(void)
         cmocka_unit_test(test_eval_between_steps),
         cmocka_unit_test(test_eval_broken_off),
         cmocka_unit_test(test_eval_in_a_step),
+        cmocka_unit_test(test_eval_broken_off_in_a_step),
+        cmocka_unit_test(test_rare_slow_eval),
         cmocka_unit_test(test_eval_merges),
         cmocka_unit_test(test_eval_between_micro_steps),
         cmocka_unit_test(test_eval_named),
