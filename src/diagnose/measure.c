@@ -2,6 +2,7 @@
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
+#include "base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,22 +58,22 @@ static int slower_first(const void *a, const void *b)
 int slowest_find(const struct rank_facts *r, struct slowest *ret)
 {
     struct entry *entries = mem_alloc_array(r->count + 1, sizeof *entries);
+    double *walls = mem_alloc_array(r->count + 1, sizeof *walls);
     unsigned char *slow = mem_alloc(r->count + 1);
-    if (!entries || !slow) {
+    if (!entries || !walls || !slow) {
         mem_free(entries);
+        mem_free(walls);
         mem_free(slow);
         return -ENOMEM;
     }
-    /* Only what is above the mean can be among the slowest, which spares sorting most of a long
-     * run; when too few are above it, all are sorted. */
+    /* Only the upper 2 % are sorted, which hold the slowest 1 %; folded runs have few entries. */
     int64_t wanted = r->kept / 100 > 1 ? r->kept / 100 : 1, taken = 0;
-    double mean = r->kept > 0 ? r->kept_ms / (double)r->kept : 0, held = 0;
+    double held = 0;
     size_t n = 0;
+    memcpy(walls, r->wall_ms, r->count * sizeof *walls);
+    double cut = r->folded || r->count < 100 ? 0 : stats_quantile(walls, r->count, 0.98);
     for (size_t i = 0; i < r->count; i++)
-        if (r->wall_ms[i] > mean * 1.5)
-            entries[n++] = (struct entry){r->wall_ms[i], i};
-    if ((int64_t)n < wanted)
-        for (size_t i = n = 0; i < r->count; i++)
+        if (r->wall_ms[i] >= cut)
             entries[n++] = (struct entry){r->wall_ms[i], i};
     qsort(entries, n, sizeof *entries, slower_first);
     for (size_t i = 0; i < n && taken < wanted; i++) {
@@ -84,6 +85,7 @@ int slowest_find(const struct rank_facts *r, struct slowest *ret)
         held += r->weight[at] * r->wall_ms[at];
     }
     mem_free(entries);
+    mem_free(walls);
     *ret = (struct slowest){.slow = slow,
                             .steps = taken,
                             .share = r->kept_ms > 0 ? held / r->kept_ms : 0,

@@ -33,8 +33,8 @@ static void no_steps(const struct facts *facts, struct findings *found)
     const struct proc_fact *spoke = first_recorded(facts);
     const struct lost_fact *lost = lost_ranks(facts);
     struct finding *f = say(found);
-    if (!spoke && lost) {
-        finding_say(f, "No process reported to leat: %s", lost->why);
+    if (lost && (!spoke || !facts->torch[0])) {
+        finding_say(f, "No training step could be seen: %s", lost->why);
         finding_advise(f, "Let the command inherit PYTHONPATH as `leat run` sets it: append to it "
                           "instead of replacing it, and do not start Python with -I, -E or -S.");
         finding_prove(f, "processes that could not report", (double)lost->n, "processes",

@@ -299,6 +299,8 @@ static void judge(const struct crew *c, size_t rank, struct findings *found)
     f->rank = r->rank;
     f->pid = r->pid;
     f->node = c->facts->node[0] ? mem_strdup(c->facts->node) : NULL;
+    if (c->facts->node[0] && !f->node)
+        found->failed = 1;
     describe(c, rank, &l, f);
     f->predicted_gain = gain_without(c, rank, &l);
 }
