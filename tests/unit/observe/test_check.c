@@ -1,5 +1,5 @@
 /* test_check.c: `leat check`, run as a user would, in environments made for it: other Pythons,
- * none, other rights, other places of installation. */
+ * none, other rights, other places of installation. Its help and usage are golden transcripts. */
 #include "unit/observe/observe_testing.h"
 
 #include "base/json.h"
@@ -107,28 +107,6 @@ static const json_t *item(const json_t *all, const char *name)
 }
 
 static char text[65536];
-
-static void help(void **state)
-{
-    char path[4096], golden[4096];
-    snprintf(path, sizeof path, "%s/tests/unit/observe/check_help.txt", getenv("LEAT_SOURCE"));
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    golden[fread(golden, 1, sizeof golden - 1, file)] = 0;
-    fclose(file);
-    assert_int_equal(run(text, sizeof text, "%s check --help", leat()), 0);
-    assert_string_equal(text, golden);
-    is_narrow(text);
-}
-
-static void bad_usage(void **state)
-{
-    assert_int_equal(run(text, sizeof text, "%s check --jsn", leat()), 2);
-    holds(text, "There is no option --jsn.");
-    assert_int_equal(run(text, sizeof text, "%s check --python", leat()), 2);
-    assert_int_equal(run(text, sizeof text, "%s check --python=", leat()), 2);
-    assert_int_equal(run(text, sizeof text, "%s check this", leat()), 2);
-}
 
 static void no_python(void **state)
 {
@@ -281,7 +259,7 @@ static int drop_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(help),          cmocka_unit_test(bad_usage),
+
         cmocka_unit_test(no_python),     cmocka_unit_test(known_python),
         cmocka_unit_test(wrong_pythons), cmocka_unit_test(no_python_part),
         cmocka_unit_test(places),        cmocka_unit_test(without_rights),
