@@ -1,8 +1,9 @@
 /* observe.h: what can be seen of a run from outside, without rights.
  *
  * Every reader of /proc and /sys takes a root directory ("/" in life, tests/data/root in tests), so
- * that it is tested anywhere. A file that is missing or unreadable leaves its fields at -1 (or NaN):
- * absent is never zero. Nothing here writes, blocks or keeps state beyond what the caller holds.
+ * that it is tested anywhere. A file that is missing or unreadable leaves its fields at -1 (or
+ * NaN): absent is never zero. Nothing here writes, blocks or keeps state beyond what the caller
+ * holds.
  */
 #ifndef LEAT_OBSERVE_OBSERVE_H
 #define LEAT_OBSERVE_OBSERVE_H
@@ -40,8 +41,8 @@ int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_cou
 
 /* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
 
-struct sys_info {                       /* totals since boot; take differences */
-    int64_t busy_ns, iowait_ns, all_ns; /* summed over CPUs */
+struct sys_info {                           /* totals since boot; take differences */
+    int64_t busy_ns, iowait_ns, all_ns;     /* summed over CPUs */
     int64_t memory_total, memory_available; /* the smaller of machine and cgroup */
     int64_t swap_used_bytes, swap_in_bytes, swap_out_bytes;
     int64_t oom_kills;
@@ -53,12 +54,12 @@ int sys_read(const char *root, struct sys_info *ret_info);
 /* ---- limits (cgroup.c): cgroup v1 and v2, affinity ---------------------------------------- */
 
 struct cgroup_info {
-    double cpus;            /* what this process may use: affinity and quota; never below 0.01 */
+    double cpus; /* what this process may use: affinity and quota; never below 0.01 */
     int64_t memory_limit_bytes; /* -1: none below the machine's memory */
-    int64_t memory_used_bytes; /* of the group that sets the limit, else of ours; without the page
-                                  cache that is given back first */
-    int64_t oom_kills;         /* in our group and below */
-    int version; /* 1, 2, or 0 when none is mounted */
+    int64_t memory_used_bytes;  /* of the group that sets the limit, else of ours; without the page
+                                   cache that is given back first */
+    int64_t oom_kills;          /* in our group and below */
+    int version;                /* 1, 2, or 0 when none is mounted */
 };
 int cgroup_read(const char *root, struct cgroup_info *ret_info);
 
@@ -96,10 +97,10 @@ int bpf_has_types(const char *root);
 /* ---- rights (rights.c): what this process may do ------------------------------------------- */
 
 enum { /* the capabilities that matter to observing, as in linux/capability.h */
-    RIGHT_SYS_PTRACE = 19,
-    RIGHT_SYS_ADMIN = 21,
-    RIGHT_PERFMON = 38,
-    RIGHT_BPF = 39
+       RIGHT_SYS_PTRACE = 19,
+       RIGHT_SYS_ADMIN = 21,
+       RIGHT_PERFMON = 38,
+       RIGHT_BPF = 39
 };
 
 struct rights_info {
@@ -107,7 +108,7 @@ struct rights_info {
     uint64_t capabilities; /* effective, one bit each; 0 also when unknown */
     int64_t seccomp;       /* 0 none, 1 strict, 2 filter */
     int own_users;         /* in a user namespace of its own: capabilities end at its border */
-    int64_t perf_event_paranoid; /* -1 allows all; INT64_MIN unknown */
+    int64_t perf_event_paranoid;                     /* -1 allows all; INT64_MIN unknown */
     int64_t unprivileged_bpf_disabled, ptrace_scope; /* -1: the kernel has no such rule */
     char lockdown[24]; /* "none", "integrity", "confidentiality"; "" without lockdown */
 };

@@ -259,7 +259,6 @@ static int drop_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-
         cmocka_unit_test(no_python),     cmocka_unit_test(known_python),
         cmocka_unit_test(wrong_pythons), cmocka_unit_test(no_python_part),
         cmocka_unit_test(places),        cmocka_unit_test(without_rights),
