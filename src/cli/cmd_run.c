@@ -333,6 +333,18 @@ static void prepare(struct session *s)
         store_beginning(s);
 }
 
+/* The command could not be started: no trace of a run that never was. */
+static void discard(struct session *s)
+{
+    char *database = NULL;
+    if (s->writer)
+        store_writer_close(s->writer, &database, NULL);
+    if (database)
+        unlink(database);
+    mem_free(database);
+    rmdir(s->folder.path);
+}
+
 static void session_done(struct session *s)
 {
     collector_free(s->collector);
@@ -360,14 +372,14 @@ static int run(int argc, char **argv)
         return EXIT_USAGE;
     }
     note(&s, s.folder.note);
+    run_process_shield();
     prepare(&s);
     struct run_process_events events = {&s, on_started, on_hello, on_tick};
     struct run_process_end end;
     err.text[0] = 0;
     int result = run_process(s.argv, s.inject_dir, &events, &end, &err);
     if (result < 0) {
-        store_writer_close(s.writer, NULL, NULL);
-        rmdir(s.folder.path);
+        discard(&s);
         session_done(&s);
         cli_fail("%s", err.text);
         return result == -ENOENT ? 127 : 126; /* as shells say it */

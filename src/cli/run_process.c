@@ -35,7 +35,6 @@ struct loop {
     const struct run_process_events *events;
     struct run_process_end end;
     pid_t child;
-    sigset_t old_mask;
     int listener, signals, timer;
     int greeters[MOST_GREETERS];
     int greeter_count;
@@ -142,18 +141,30 @@ static void hear_greeters(struct loop *loop)
 
 /* ---- signals and the child ------------------------------------------------------------------ */
 
-static void block_signals(struct loop *loop)
+/* The mask of a process is one of a kind, so is what it was before. */
+static sigset_t mask_before;
+
+static void add_passed_on(sigset_t *set)
+{
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
+        sigaddset(set, passed_on[i]);
+    sigaddset(set, SIGCHLD);
+}
+
+void run_process_shield(void)
 {
     sigset_t set;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
-        sigaddset(&set, passed_on[i]);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGPIPE); /* blocked, not ignored: the child must not inherit an ignore */
-    sigaddset(&set, SIGXFSZ); /* a file limit is an error code to us, not a death */
-    sigprocmask(SIG_BLOCK, &set, &loop->old_mask);
-    sigdelset(&set, SIGPIPE);
-    sigdelset(&set, SIGXFSZ);
+    add_passed_on(&set);
+    sigaddset(&set, SIGPIPE); /* blocked, not ignored: the command must not inherit an ignore */
+    sigaddset(&set, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &set, &mask_before);
+}
+
+static void open_signals(struct loop *loop)
+{
+    sigset_t set;
+    add_passed_on(&set);
     loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
@@ -209,7 +220,7 @@ static int start_child(struct loop *loop, char **argv, const char *inject_dir, s
     pid_t pid = fork();
     if (pid == 0) {
         set_environment(loop, inject_dir);
-        sigprocmask(SIG_SETMASK, &loop->old_mask, NULL);
+        sigprocmask(SIG_SETMASK, &mask_before, NULL);
         execvp(argv[0], argv);
         int code = errno;
         ssize_t told = write(report[1], &code, sizeof code);
@@ -267,7 +278,7 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
     };
     if (open_listener(&loop, err) < 0)
         close_listener(&loop);
-    block_signals(&loop);
+    open_signals(&loop);
     int result = start_child(&loop, argv, inject_dir, err);
     if (result == 0) {
         events->started(events->context, loop.child);

@@ -31,6 +31,11 @@ struct run_process_end {
     int interrupted; /* SIGINT came by while it ran */
 };
 
+/* Blocks the signals that are the training's, or that leat wants as error codes (SIGPIPE, SIGXFSZ).
+ * Call it first: from then on a full disk cannot kill leat. The command gets the mask from before.
+ */
+void run_process_shield(void);
+
 /* `inject_dir` goes to the front of PYTHONPATH; NULL leaves the environment alone. Returns 0 with
  * *ret_end when the command ran, or a negative errno with a sentence when it could not be started.
  * A socket that cannot be made costs the recording, not the run: the sentence is then in `err` and

@@ -37,19 +37,31 @@ static uint64_t period_ns(const struct collector *c, uint64_t now, uint64_t cost
     return period > COST_FACTOR * cost ? period : COST_FACTOR * cost;
 }
 
-static int64_t oom_kills(const struct collector *c)
+/* The cgroup counts its own, the kernel all; a training may move itself into another cgroup (a
+ * batch system's, say), so the larger of the two differences is what can have hit the run. */
+static void read_oom_kills(const struct collector *c, int64_t ret_kills[2])
 {
     struct cgroup_info cgroup;
     struct sys_info sys;
-    if (cgroup_read(c->proc_root, &cgroup) == 0 && cgroup.oom_kills >= 0)
-        return cgroup.oom_kills;
-    return sys_read(c->proc_root, &sys) == 0 ? sys.oom_kills : -1;
+    ret_kills[0] = cgroup_read(c->proc_root, &cgroup) == 0 ? cgroup.oom_kills : -1;
+    ret_kills[1] = sys_read(c->proc_root, &sys) == 0 ? sys.oom_kills : -1;
+}
+
+static void store_oom_kills(struct collector *c)
+{
+    int64_t now[2], most = -1;
+    read_oom_kills(c, now);
+    for (int i = 0; i < 2; i++)
+        if (c->oom_kills_before[i] >= 0 && now[i] - c->oom_kills_before[i] > most)
+            most = now[i] - c->oom_kills_before[i];
+    if (most >= 0)
+        store_set_metaf(c->writer, "oom_kills", "%lld", (long long)most);
 }
 
 void sample_begin(struct collector *c)
 {
     struct cgroup_info cgroup;
-    c->oom_kills_before = oom_kills(c);
+    read_oom_kills(c, c->oom_kills_before);
     if (cgroup_read(c->proc_root, &cgroup) < 0)
         return;
     store_set_metaf(c->writer, "cpus", "%g", cgroup.cpus);
@@ -370,7 +382,5 @@ void sample_finish(struct collector *c)
     uint64_t now = clock_now_ns();
     c->next_sample_ns = c->next_tree_ns = 0;
     sample_run(c, now);
-    int64_t killed = oom_kills(c);
-    if (killed >= 0 && c->oom_kills_before >= 0 && killed >= c->oom_kills_before)
-        store_set_metaf(c->writer, "oom_kills", "%lld", (long long)(killed - c->oom_kills_before));
+    store_oom_kills(c);
 }

@@ -40,11 +40,10 @@ static void no_steps(const struct facts *facts, struct findings *found)
         finding_prove(f, "processes that could not report", (double)lost->n, "processes",
                       "lost WHERE what = 'ranks'");
     } else if (!spoke) {
-        finding_say(f, "No Python process reported to leat, so there are no steps to judge.");
-        finding_advise(f,
-                       "Run a Python script, or a command that starts one. Python must not run "
-                       "with -I, -E or -S, which hide PYTHONPATH, and the command must not clear "
-                       "its environment.");
+        finding_say(f, "No process of this run imported torch, so there are no training steps to "
+                       "judge.");
+        finding_advise(f, "Run a script that trains with PyTorch. If this one does, its Python "
+                          "could not load leat: see what `leat check` says of it.");
         finding_prove(f, "processes that reported", 0, "processes", "processes WHERE recorded = 1");
     } else if (!facts->torch[0]) {
         finding_say(f, "The script does not use torch, so there are no training steps to judge.");
