@@ -70,11 +70,15 @@ static json_t *devices(const struct facts *facts)
     for (size_t i = 0; i < facts->gpu_sample_count; i++) {
         const char *gpu = facts->gpu_samples[i].gpu;
         size_t k = 0;
+        if (!*gpu)
+            continue;
         while (k < json_array_size(names) &&
                strcmp(json_string_value(json_array_get(names, k)), gpu) != 0)
             k++;
-        if (k == json_array_size(names))
-            json_array_append_new(names, json_string(gpu));
+        if (k == json_array_size(names) && json_array_append_new(names, summary_text(gpu)) < 0) {
+            json_decref(names);
+            return NULL;
+        }
     }
     return names;
 }

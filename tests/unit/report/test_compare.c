@@ -133,6 +133,24 @@ static void edges(void **state)
     assert_true(isnan(r.ratio));
 }
 
+static void every_allocation_may_fail(void **state)
+{
+    double values[30];
+    struct ratio r;
+    draw(values, 30, 100, 0.1, 0, 5);
+    int failures = 0;
+    for (unsigned long n = 1; n < 100; n++) {
+        mem_fail_at(n);
+        int result = ratio_of_medians(values, 30, values, 30, 4096, &r);
+        unsigned long tried = mem_fail_at(0);
+        if (tried < n)
+            break;
+        failures += result == -ENOMEM;
+        assert_true(result == 0 || result == -ENOMEM);
+    }
+    assert_true(failures >= 9);
+}
+
 static void a_period_does_not_fool_the_thinning(void **state)
 {
     /* Every 25th step is slow. Every 25th of 102 400 would be 4096 values: a fixed stride could see
@@ -295,6 +313,7 @@ int main(void)
         cmocka_unit_test(the_same_input_gives_the_same_interval),
         cmocka_unit_test(blocks_follow_the_dependence),
         cmocka_unit_test(edges),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_period_does_not_fool_the_thinning),
         cmocka_unit_test(more_steps_decide),
         cmocka_unit_test(time_and_memory_decide),

@@ -194,6 +194,49 @@ static void an_incomplete_diagnosis_gives_no_summary(void **state)
     assert_null(summary);
 }
 
+/* ---- running out of memory ---------------------------------------------------------------------
+ */
+
+static unsigned long made, fail_at; /* jansson's own allocations; 0: none fails */
+
+static void *failing_malloc(size_t bytes)
+{
+    return ++made == fail_at ? NULL : malloc(bytes);
+}
+
+/* The n-th allocation fails, for every n: a sentence or a whole summary, never half of one. */
+static void every_allocation_may_fail(void **state)
+{
+    struct hand_run run;
+    struct leat_err err = {""};
+    hand_slow_input(&run);
+    run.facts.command = "train.py"; /* jansson does not tell "no memory" from "no JSON" */
+    json_t *whole = build(&run.facts, &run.findings);
+    json_set_alloc_funcs(failing_malloc, free);
+    int failures = 0;
+    for (unsigned long n = 1;; n++) {
+        json_t *summary = NULL;
+        made = 0;
+        fail_at = n;
+        int result = summary_build(&run.facts, &run.findings, &summary, &err);
+        fail_at = 0;
+        if (made < n) {
+            json_decref(summary);
+            break; /* nothing failed any more */
+        }
+        failures += result < 0;
+        if (result < 0)
+            assert_int_equal(result, -ENOMEM);
+        else if (!json_equal(summary, whole))
+            fail_msg("allocation %lu failed and the summary is not whole", n);
+        json_decref(summary);
+    }
+    json_set_alloc_funcs(malloc, free);
+    assert_true(failures > 100);
+    json_decref(whole);
+    findings_done(&run.findings);
+}
+
 /* ---- reading ------------------------------------------------------------------------------- */
 
 static void refused(const char *text, int code, const char *says)
@@ -275,6 +318,7 @@ int main(void)
         cmocka_unit_test(two_ranks),
         cmocka_unit_test(bytes_that_are_not_utf8),
         cmocka_unit_test(an_incomplete_diagnosis_gives_no_summary),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(what_is_no_summary_is_refused),
         cmocka_unit_test(a_run_is_found_by_file_folder_or_name),
     };
