@@ -377,12 +377,11 @@ static void settle_evals(struct painter *p)
 
 /* ---- gaps, batches and flags -------------------------------------------------------------- */
 
+/* Also a turn to the phase that gaps already have is noted: a later backward may repaint what lies
+ * after it, and only that. */
 static void add_turn(struct painter *p, uint64_t t, uint8_t phase)
 {
-    struct turn *last = &p->turns[p->turn_count - 1];
-    t = most(t, last->t);
-    if (last->phase == phase)
-        return;
+    t = most(t, p->turns[p->turn_count - 1].t);
     p->turns[p->turn_count++] = (struct turn){t, phase};
 }
 

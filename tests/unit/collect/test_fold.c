@@ -744,7 +744,7 @@ static void test_optimizer_around_optimizer(void **state)
         FETCH(1, 1, 4, t, t + 10);
         BACKWARD(t + 30, t + 60);
         OPT(0, t + 65, t + 75);
-        OPT(9, t + 60, t + 80);
+        OPT(i % 2 ? 9 : 0, t + 60, t + 80);
     }
     finish(t);
     assert_int_equal(w.step_count, 5);
@@ -758,7 +758,7 @@ static void test_explicit_steps(void **state)
     uint64_t t = 100;
     for (int i = 0; i < 5; i++, t += 200) {
         FETCH(1, 1, 4, t, t + 10);
-        BACKWARD(t + 30, t + 60);
+        BACKWARD(t + 30, t + 57);
         OPT(0, t + 60, t + 80);
         BACKWARD(t + 100, t + 130);
         OPT(0, t + 130, t + 140);
@@ -768,8 +768,8 @@ static void test_explicit_steps(void **state)
     OPT(0, t, t + 10); /* after the last leat.step(): part of no step */
     finish(t + 50);
     assert_int_equal(w.step_count, 5);
-    expect(0, 10, 0, 20 + 20, 60, 30, 0, 10);
-    expect(4, 10, 0, 20 + 20, 60, 30, 0, 60);
+    expect(0, 10, 0, 20 + 20, 57, 30, 0, 13);
+    expect(4, 10, 0, 20 + 20, 57, 30, 0, 63);
     done();
 }
 
@@ -874,6 +874,47 @@ static void test_eval_broken_off_in_a_step(void **state)
     finish(t + 100);
     expect(1, 10, 0, 5 + 25, 5, 10, 0, 3);
     expect_span(0, "eval", t + 15, t + 50, 0);
+    done();
+}
+
+static void test_eval_without_a_train_loader(void **state)
+{
+    begin(); /* get_batch() trains, a loader evaluates: whether it forgot no_grad, or broke off */
+    uint64_t t = 1000;
+    for (uint32_t i = 0; i < 6; i++, t += 200) {
+        if (i % 2) {
+            FETCH(2, i, 4, t, t + 60);
+            END(2, i, t + 70, t + 80);
+        } else {
+            FETCH_NOGRAD(2, i, 4, t, t + 80);
+        }
+        BACKWARD(t + 100, t + 150);
+        OPT(0, t + 150, t + 200);
+    }
+    finish(t);
+    assert_int_equal(w.step_count, 6);
+    for (int i = 1; i < 6; i++)
+        expect(i, 0, 0, 20, 50, 50, 0, 0);
+    assert_int_equal(count_spans("eval"), 6);
+    assert_int_equal(fold_loader(w.fold, 2)->trained, 0);
+    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 6);
+    done();
+}
+
+static void test_eval_with_gradients_in_a_step(void **state)
+{
+    begin(); /* fetched last before the backward, but another loader is known to train */
+    uint64_t t = plain_step(1, 1, 100);
+    FETCH(1, 1, 4, t, t + 10);
+    FETCH(2, 2, 4, t + 15, t + 50);
+    FETCH(2, 2, 4, t + 60, t + 65);
+    BACKWARD(t + 75, t + 80);
+    OPT(0, t + 80, t + 90);
+    plain_step(1, 1, t + 90);
+    finish(t + 300);
+    expect(1, 10, 0, 5 + 10, 5, 10, 0, 3);
+    expect_span(0, "eval", t + 15, t + 65, 0);
+    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 1);
     done();
 }
 
@@ -1094,6 +1135,26 @@ static void test_background_without_wait(void **state)
     finish(2000);
     expect(2, 0, 0, 50, 20, 30, 0, 0);
     assert_int_equal(w.steps[2].micro_steps, 1);
+    assert_int_equal(count_spans("eval"), 0);
+    done();
+}
+
+static void test_background_runs_ahead(void **state)
+{
+    begin(); /* the whole epoch is fetched before the first backward */
+    w.tid = OTHER_THREAD;
+    for (uint64_t i = 0; i < 3; i++)
+        FETCH(1, 1, 4, 900 + 10 * i, 910 + 10 * i);
+    END(1, 1, 930, 931);
+    w.tid = MAIN;
+    for (uint64_t t = 1000; t < 1300; t += 100) {
+        BACKWARD(t + 40, t + 60);
+        OPT(0, t + 60, t + 90);
+    }
+    finish(2000);
+    assert_int_equal(w.step_count, 3);
+    assert_int_equal(w.steps[0].micro_steps, 3);
+    assert_int_equal(fold_loader(w.fold, 1)->trained, 1);
     assert_int_equal(count_spans("eval"), 0);
     done();
 }
@@ -1452,6 +1513,9 @@ int main(void)
         cmocka_unit_test(test_eval_in_a_step),
         cmocka_unit_test(test_eval_broken_off_in_a_step),
         cmocka_unit_test(test_rare_slow_eval),
+        cmocka_unit_test(test_eval_without_a_train_loader),
+        cmocka_unit_test(test_eval_with_gradients_in_a_step),
+        cmocka_unit_test(test_background_runs_ahead),
         cmocka_unit_test(test_eval_merges),
         cmocka_unit_test(test_eval_between_micro_steps),
         cmocka_unit_test(test_eval_named),
