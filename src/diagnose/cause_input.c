@@ -24,6 +24,7 @@
 #define UNEVEN_BATCHES 5    /* with fewer, one slow batch makes a slow worker */
 #define FREE_CORES     0.5  /* cores idle on average from which one more worker finds room */
 #define IDLE_WORKER    0.25 /* cores a worker uses below which it mostly waits */
+#define WORKERS_MOST   16   /* advised at the most: beyond it, measuring is better than guessing */
 #define SATURATED      0.95 /* machine CPU use at which no core is free */
 
 struct scene {
@@ -90,9 +91,7 @@ static void no_overlap(const struct scene *s, struct finding *f)
     double wanted = ceil(s->input_ms / larger(s->rest_ms, 0.05 * s->wall_ms));
     double room = s->cores * s->input_ms / larger(cpu_ms, 0.05 * s->input_ms);
     double n = wanted < room ? wanted : floor(room);
-    n = n < 2    ? 2
-        : n > 16 ? 16
-                 : n; /* 2: one prepares while one hands over; 16: beyond it, measure */
+    n = larger(2, n < WORKERS_MOST ? n : WORKERS_MOST); /* two: one prepares, one hands over */
     double new_ms = larger(larger(s->rest_ms, s->input_ms / n), (cpu_ms + s->rest_ms) / s->cores);
     finding_cause(f, "NO_OVERLAP");
     finding_advise(f,
@@ -197,6 +196,19 @@ static int has_room(const struct scene *s, double idle)
     return idle >= FREE_CORES || s->worker_cpu <= IDLE_WORKER;
 }
 
+/* How many workers there is room for. Those that compute need idle cores, at what one of them uses
+ * now; those that wait need none. */
+static double workers_most(const struct scene *s, double idle)
+{
+    double have = (double)s->loader->num_workers;
+    double cpu = isnan(s->worker_cpu) ? 1 : s->worker_cpu;
+    if (cpu <= IDLE_WORKER)
+        return larger(have + 1, WORKERS_MOST);
+    if (isnan(idle))
+        return larger(have + 1, s->cores);
+    return have + larger(1, floor(idle / cpu));
+}
+
 static int too_few_workers(const struct scene *s, struct finding *f, double busy, double machine)
 {
     double idle = (1 - machine) * s->cores; /* NaN where the machine was not sampled */
@@ -206,16 +218,14 @@ static int too_few_workers(const struct scene *s, struct finding *f, double busy
     double per_step = larger(1, (double)s->rank->micro_steps / (double)s->rank->kept);
     double batch_ms = s->busy_ms / s->batches;
     double needed = ceil(batch_ms * per_step / larger(s->rest_ms, 0.05 * s->wall_ms));
-    /* Further workers find room only on idle cores, at what one of them uses. */
-    double cpu = isnan(s->worker_cpu) ? 1 : larger(s->worker_cpu, 0.05);
-    double most = isnan(idle) ? larger(needed, s->cores) : have + larger(1, floor(idle / cpu));
+    double most = workers_most(s, idle);
     double n = needed < most ? needed : most;
     n = n <= have ? have + 1 : n;
     finding_cause(f, "TOO_FEW_WORKERS");
     finding_advise(f,
                    "The workers (%.0f) are busy %.0f %% of the time and there is room for more: "
                    "DataLoader(..., num_workers=%.0f, persistent_workers=True)%s.",
-                   have, 100 * busy, n, needed > n ? "; the cores are then the limit" : "");
+                   have, 100 * busy, n, needed > n ? "; beyond that, measure" : "");
     prove_busy(s, f, busy);
     finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);

@@ -1,4 +1,4 @@
--- Nobody spoke, and nobody knows why.
+-- Nobody spoke: without torch, nobody has anything to say.
 -- expect: INSUFFICIENT DATA info
--- says: No Python process
+-- says: imported torch
 UPDATE processes SET recorded = 0, torch = NULL;
