@@ -74,7 +74,8 @@ class Memory:
         stats = cuda.memory_stats_as_nested_dict(device)
         for key, flag in (("allocated_bytes", 0), ("reserved_bytes", _core.FLAG_RESERVED)):
             value = stats.get(key, {}).get("all", {}).get("current", 0)
-            record(MEMORY, flag, device, value, t_ns)
+            t = now()
+            record(MEMORY, flag, device, value, t, t)
 
 
 def install(torch, tick):

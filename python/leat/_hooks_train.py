@@ -10,9 +10,10 @@ vanish there: the test for compiling() comes first, and is a constant to it.
 """
 
 import sys
+import threading
 
 from leat import _core, _patch, _state
-from leat._state import here, now, record, speak_main
+from leat._state import here, now, record, said, speak_main
 
 ERROR = _core.FLAG_ERROR
 BACKWARD = _core.BACKWARD
@@ -35,7 +36,7 @@ def dynamo_test(torch):
     return bool
 
 
-def make_backward(original):
+def make_backward(original, kind=BACKWARD):
     def backward(*args, **kwargs):
         if here.backward:
             return original(*args, **kwargs)
@@ -43,6 +44,7 @@ def make_backward(original):
             speak_main()
         here.backward = True
         nest(1)
+        said.backwards += 1
         flags = ERROR
         t0 = now()
         try:
@@ -50,11 +52,20 @@ def make_backward(original):
             flags = 0
             return result
         finally:
-            record(BACKWARD, flags, 0, 0, t0)
+            record(kind, flags, 0, 0, t0)
+            said.backwards -= 1
             nest(-1)
             here.backward = False
 
     return backward
+
+
+def _nested():
+    """For a step while a backward is open in the process: whether it is part of it. The recorder
+    knows of steps in the thread of the backward itself; on a GPU autograd runs in threads of its
+    own, and those are not Python's."""
+    foreign = isinstance(threading.current_thread(), threading._DummyThread)
+    return _core.FLAG_NESTED if foreign else 0
 
 
 def _on_stack(step_frame):
@@ -121,7 +132,8 @@ def make_step_hooks(compiling, tick):
             return
         here.step = None
         t0 = step[0]
-        if not record(OPTIMIZER, 0, _optimizers.get(optimizer), 0, t0):
+        flags = _nested() if said.backwards and not here.backward else 0
+        if not record(OPTIMIZER, flags, _optimizers.get(optimizer), 0, t0):
             tick(0)
         elif t0 > tick.due:
             tick(t0)

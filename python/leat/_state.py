@@ -47,6 +47,7 @@ class _Said:
         self.cost_ns = 0
         self.rank = None
         self.iterations = 0
+        self.backwards = 0  # open now, in all threads
         self.in_this_process = False
 
 
@@ -165,6 +166,7 @@ def _forked():
     lock = threading.RLock()
     here.__dict__.clear()
     said.in_this_process = False
+    said.backwards = 0
     role = _core.ROLE_OTHER
 
 

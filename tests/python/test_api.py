@@ -47,7 +47,7 @@ def test_wrap_loader_is_the_loader(leat):
     with pytest.raises(TypeError):
         len(wrapped)
     with pytest.raises(AttributeError):
-        wrapped.taste
+        print(wrapped.taste)
     stream = leat.wrap_loader(iter(range(3)))
     assert next(stream) == 0 and list(stream) == [1, 2]
 
@@ -126,7 +126,9 @@ def test_steps_phases_and_loaders(train):
     assert "inside" not in main.names
     by_iteration = [[r for r in main.batches() if iteration(r) == i] for i in (1, 2, 3, 4)]
     assert [len(part) for part in by_iteration] == [23, 23, 23, 2]
-    assert {r.flags for r in by_iteration[1]} == {NOGRAD} and {r.flags for r in by_iteration[0]} == {0}
+    assert {r.flags for r in by_iteration[1]} == {NOGRAD} and {
+        r.flags for r in by_iteration[0]
+    } == {0}
     assert {samples(r) for part in by_iteration for r in part} == {5}
     assert len([r for r in main.of("fetch") if r.flags & END]) == 4
     assert [loader.dataset for loader in main.loaders] == ["generator", "twice", "Rows"]

@@ -72,7 +72,9 @@ print({name!r}, dict(counters["stats"]), sum(counters["graph_break"].values()),
 
 
 def _script(backend, optimizer):
-    parts = [f"import torch._dynamo\nfrom torch._dynamo.utils import counters\nBACKEND = '{backend}'"]
+    parts = [
+        f"import torch._dynamo\nfrom torch._dynamo.utils import counters\nBACKEND = '{backend}'"
+    ]
     for name, scenario in SCENARIOS.items():
         body = textwrap.dedent(scenario)
         parts.append(AROUND.format(optimizer=optimizer, scenario=body, name=name))
