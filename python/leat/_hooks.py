@@ -95,6 +95,9 @@ def install(torch):
         except Exception:
             _patch.missing(part.__module__.rpartition("_hooks_")[2])
     try:
+        for name in ("torch._dynamo.eval_frame", "torch._dynamo.callback"):
+            if name in sys.modules:  # some versions of torch bring it along
+                dynamo_imported(sys.modules[name])
         _state.cost(_measure_cost())
         _state.speak()
         atexit.register(_goodbye)

@@ -139,27 +139,34 @@ def _weakly(thing):
         return lambda: thing
 
 
-def _mark(loader, fallback_where=None):
+def _mark(loader):
     """(id, iteration << 32, batch size) for a fresh iteration over the loader."""
     known = _loaders.find(loader)
     if known is None:
-        where = _made_at.find(loader) or fallback_where or _state.caller()
+        where = _made_at.find(loader) or _state.caller()
         known = register(loader, where)
         _loaders.put(loader, known)
     return known[0], _state.next_iteration() << 32, known[1]
 
 
+class _Face:
+    """What an iterator shows of the loader it came from."""
+
+    def __init__(self, iterator):
+        self.dataset = getattr(iterator, "_dataset", None)
+        self.num_workers = getattr(iterator, "_num_workers", None)
+        self.batch_sampler = getattr(iterator, "_index_sampler", None)
+
+
 def _adopt(iterator):
-    """An iterator that did not come from DataLoader.__iter__."""
-
-    class Face:
-        dataset = getattr(iterator, "_dataset", None)
-        num_workers = getattr(iterator, "_num_workers", None)
-        batch_sampler = getattr(iterator, "_index_sampler", None)
-
+    """An iterator that did not come from DataLoader.__iter__. Its loader is known by its dataset."""
     try:
-        number, size = register(Face, _state.caller())
-        mark = number, _state.next_iteration() << 32, size
+        face = _Face(iterator)
+        known = _loaders.find(face.dataset)
+        if known is None:
+            known = register(face, _state.caller())
+            _loaders.put(face.dataset, known)
+        mark = known[0], _state.next_iteration() << 32, known[1]
         iterator._leat = mark
         return mark
     except Exception:

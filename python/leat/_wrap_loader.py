@@ -8,8 +8,10 @@ from leat._state import here
 
 def wrap(iterable, name=None):
     where = _state.caller()
+    if name is None and getattr(iterable, "dataset", None) is None:
+        name = type(iterable).__qualname__
     if hasattr(iterable, "__next__"):
-        return _Iterator(iterable, iterable, where, name)
+        return _Iterator(iterable, where, name)
     kind = _SizedLoader if hasattr(iterable, "__len__") else _Loader
     return kind(iterable, where, name)
 
@@ -35,7 +37,7 @@ class _Loader:
             inner = iter(self._leat_inner)
         finally:
             here.fetching = outer
-        iterator = _Iterator(inner, self, self._leat_where, self._leat_name, self._leat_id)
+        iterator = _Iterator(inner, self._leat_where, self._leat_name, self._leat_id)
         if not outer:
             _state.record(_core.ITER, 0, iterator._leat_number, iterator._leat_iteration, t0)
         return iterator
@@ -52,13 +54,13 @@ class _SizedLoader(_Loader):
 
 
 class _Iterator:
-    def __init__(self, inner, loader, where, name, known=None):
+    def __init__(self, inner, where, name, known=None):
         self._leat_inner = inner
         self._leat_recording = _state.open_recorder()
         if self._leat_recording:
             _state.speak_main()
             if known is None:
-                known = _hooks_data.register(loader, where, name)
+                known = _hooks_data.register(self, where, name)
             self._leat_number, self._leat_size = known
             self._leat_iteration = _state.next_iteration() << 32
             _state.signals(_core.SIGNAL_FETCH)
