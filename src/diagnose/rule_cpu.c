@@ -29,7 +29,8 @@ void rule_cpu(const struct facts *facts, struct findings *found)
     struct finding *f =
         findings_add(found, "HIGH CPU", SECTION_SYSTEM, has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
     finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% with this run%s.",
-                100 * all, 100 * own, has_gpu ? "" : ", as is natural for training on the CPU");
+                100 * all, 100 * own,
+                has_gpu || foreign ? "" : ", as is natural for training on the CPU");
     if (foreign)
         finding_advise(f,
                        "Other processes take %.0f %% of the machine: stop them, or move the run.",
