@@ -55,6 +55,39 @@ struct speaker *speaker_find(struct collector *c, int64_t pid)
     return NULL;
 }
 
+/* Nothing more will be asked of it: a worker that is gone and lost nothing. */
+static bool is_forgettable(const struct speaker *s)
+{
+    return !s->open && s->rank < 0 && s->lost == 0 && s->header.role == LEAT_ROLE_WORKER;
+}
+
+/* A run that starts new workers every epoch must not grow: the rows of the dead are written, and
+ * both views of them are forgotten together, lest one writes over what the other knew. */
+void collector_forget(struct collector *c)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->seen_count; i++) {
+        struct seen *seen = &c->seen[i];
+        const struct speaker *s = speaker_find(c, seen->pid);
+        if (!seen->ended_ns || seen->silent_why || (s && !is_forgettable(s))) {
+            c->seen[kept++] = *seen;
+            continue;
+        }
+        mem_free(seen->command);
+    }
+    c->seen_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < c->speaker_count; i++) {
+        struct speaker *s = c->speakers[i];
+        if (is_forgettable(s) && !sample_find(c, s->pid))
+            speaker_free(s);
+        else
+            c->speakers[kept++] = s;
+    }
+    c->speaker_count = kept;
+    c->forget_at = kept + DEAD_MOST;
+}
+
 int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *err)
 {
     struct speaker *s = NULL, *earlier = speaker_find(c, pid);
@@ -64,6 +97,8 @@ int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *
         speaker_drain(earlier);
         speaker_end(earlier, now);
     }
+    if (c->speaker_count >= c->forget_at)
+        collector_forget(c);
     int result =
         mem_reserve(&c->speakers, &c->speaker_cap, c->speaker_count + 1, sizeof *c->speakers);
     if (result == 0 && !(s = speaker_new(c, pid)))

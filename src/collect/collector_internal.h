@@ -20,7 +20,8 @@ enum {
     SPANS_KEPT = 256,     /* of each name and process, the longest */
     SPAN_NAMES = 256,     /* of each process */
     MEMORY_WAITING = 256, /* memory samples that wait for their step to end */
-    SEEN_MOST = 10000,    /* processes of the tree that are remembered */
+    SEEN_MOST = 4096,     /* living processes of the tree that are followed */
+    DEAD_MOST = 1024,     /* dead ones that are remembered before room is made */
     RANK_MOST = 1 << 20   /* a rank beyond this was scribbled */
 };
 
@@ -97,7 +98,9 @@ struct collector {
 
     struct seen *seen; /* owned */
     size_t seen_count, seen_cap;
-    int64_t seen_more; /* processes beyond SEEN_MOST */
+    size_t forget_at;        /* count of speakers at which the dead are forgotten */
+    uint64_t last_forget_ns; /* and once a look at the tree, when it has no room left */
+    int64_t seen_more;       /* processes beyond SEEN_MOST */
     char inject_dir[4096];
     uint64_t next_sample_ns, next_tree_ns, next_gpu_look_ns, last_sys_ns, rows;
     struct sys_info last_sys;
@@ -129,6 +132,7 @@ void speaker_end(struct speaker *s, uint64_t now_ns); /* the process is gone: cl
 void speaker_rows(struct speaker *s);                 /* what is known so far */
 int speaker_said_rank(const struct speaker *s);       /* -1: it said none */
 struct speaker *speaker_find(struct collector *c, int64_t pid);
+void collector_forget(struct collector *c); /* the dead whose rows say all */
 
 /* collector_spans.c */
 void spans_add(struct speaker *s, const char *name, int64_t step, uint64_t start_ns,

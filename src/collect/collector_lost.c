@@ -196,5 +196,6 @@ void lost_write(struct collector *c)
     lost_processes(c);
     if (c->seen_more > 0)
         lost_add(c, "samples", c->seen_more,
-                 "the run had more than %d processes: later ones were not sampled", SEEN_MOST);
+                 "the run had more than %d processes at a time: later ones were not sampled",
+                 SEEN_MOST);
 }

@@ -119,6 +119,10 @@ static void set_command(struct collector *c, struct seen *s)
 static void add_seen(struct collector *c, const struct proc_info *info, uint64_t now)
 {
     struct seen *s = sample_find(c, info->pid);
+    if (!s && c->seen_count >= SEEN_MOST && c->last_forget_ns != now) {
+        c->last_forget_ns = now;
+        collector_forget(c);
+    }
     if (s) { /* the pid is used anew: the table has one row a pid, the later one wins */
         mem_free(s->command);
         mem_free(s->silent_why);
@@ -188,42 +192,54 @@ static void signals_text(uint32_t signals, char *text, size_t bytes)
 
 static const char *text_or_null(const char *text)
 {
-    return text && text[0] ? text : NULL;
+    return text[0] ? text : NULL;
+}
+
+static const char *role_of(const struct speaker *s)
+{
+    if (s->rank >= 0)
+        return "main";
+    return s->header.role == LEAT_ROLE_WORKER || s->worker.batches ? "worker" : "other";
+}
+
+/* The rank of a process as the table has it: of a worker its parent's, of others none. */
+static int64_t row_rank(struct collector *c, const struct speaker *s)
+{
+    if (s->rank >= 0 || role_of(s)[0] != 'w')
+        return s->rank;
+    const struct speaker *parent = speaker_find(c, s->header.ppid);
+    return parent && parent->rank >= 0 ? parent->rank : speaker_said_rank(s);
 }
 
 /* One row from both views; either may be NULL. */
 void sample_write_process(struct collector *c, const struct speaker *s, const struct seen *seen)
 {
-    const struct rec_header *h = s ? &s->header : NULL;
-    char signals[96] = "";
-    if (h)
-        signals_text(h->signals, signals, sizeof signals);
-    const char *role = s && s->rank >= 0                                         ? "main"
-                       : h && (h->role == LEAT_ROLE_WORKER || s->worker.batches) ? "worker"
-                                                                                 : "other";
-    int64_t rank = s ? s->rank : -1;
-    if (s && rank < 0 && role[0] == 'w') {
-        const struct speaker *parent = speaker_find(c, h->ppid);
-        rank = parent && parent->rank >= 0 ? parent->rank : speaker_said_rank(s);
-    }
-    uint64_t started = s && (!seen || seen->started_ns > s->started_ns) ? s->started_ns
-                       : seen                                           ? seen->started_ns
-                                                                        : 0;
-    uint64_t ended = seen && seen->ended_ns ? seen->ended_ns : s ? s->ended_ns : 0;
+    static const struct speaker silent = {.rank = -1, .header = {.worker_id = -1}};
+    static const struct seen unseen = {.started_ns = UINT64_MAX};
+    char signals[96];
+    bool recorded = s != NULL;
+    s = s ? s : &silent;
+    const struct rec_header *h = &s->header;
+    int64_t pid = seen ? seen->pid : s->pid, ppid = seen ? seen->ppid : h->ppid;
+    seen = seen ? seen : &unseen;
+    int64_t rank = row_rank(c, s);
+    uint64_t started =
+        recorded && s->started_ns < seen->started_ns ? s->started_ns : seen->started_ns;
+    uint64_t ended = seen->ended_ns ? seen->ended_ns : s->ended_ns;
+    uint64_t cost = h->cost_ns;
+    signals_text(h->signals, signals, sizeof signals);
     store_add(c->writer, "processes",
               "pid,ppid,role,rank,local_rank,world_size,worker_id,comm,command,started_ns,ended_ns,"
               "recorded,signals,missing,python,torch,devices,exception,lost_records,"
               "record_cost_ns",
-              "iisddddssudissssssdd", seen ? seen->pid : (int64_t)s->pid,
-              seen ? seen->ppid : (int64_t)h->ppid, role, or_null(rank),
-              or_null(s && rank >= 0 ? h->local_rank : -1),
-              or_null(s && rank >= 0 ? h->world_size : -1), or_null(h ? h->worker_id : -1),
-              seen ? text_or_null(seen->comm) : NULL, seen ? seen->command : NULL, started,
-              or_null(ended ? (int64_t)ended : -1), (int64_t)(s != NULL), text_or_null(signals),
-              h ? text_or_null(h->missing) : NULL, h ? text_or_null(h->python) : NULL,
-              h ? text_or_null(h->torch) : NULL, h ? text_or_null(h->devices) : NULL,
-              h ? text_or_null(h->exception) : NULL, or_null(s ? (int64_t)s->lost : -1),
-              or_null(h && h->cost_ns && h->cost_ns < NS_PER_S ? (int64_t)h->cost_ns : -1));
+              "iisddddssudissssssdd", pid, ppid, role_of(s), or_null(rank),
+              or_null(rank >= 0 ? h->local_rank : -1), or_null(rank >= 0 ? h->world_size : -1),
+              or_null(h->worker_id), text_or_null(seen->comm), seen->command, started,
+              or_null(ended ? (int64_t)ended : -1), (int64_t)recorded, text_or_null(signals),
+              text_or_null(h->missing), text_or_null(h->python), text_or_null(h->torch),
+              text_or_null(h->devices), text_or_null(h->exception),
+              or_null(recorded ? (int64_t)s->lost : -1),
+              or_null(cost > 0 && cost < NS_PER_S ? (int64_t)cost : -1));
 }
 
 static void sample_process(struct collector *c, struct seen *s, uint64_t now)

@@ -46,7 +46,7 @@ int fold_feed(struct fold *fold, const struct ring_record *records, int count);
 /* Gives out what is pending: the last step, an unfinished inference batch. */
 int fold_end(struct fold *fold, uint64_t end_ns);
 
-int64_t fold_steps(const struct fold *fold); /* given out so far */
+int64_t fold_steps(const struct fold *fold);   /* given out so far */
 int64_t fold_step_at(const struct fold *fold); /* the step now being made */
 const struct fold_loader *fold_loader(const struct fold *fold, uint32_t id); /* NULL: never used */
 

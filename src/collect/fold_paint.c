@@ -14,7 +14,8 @@
  * What lies between spans, a gap, is `forward` once a batch has arrived, and `other` after a
  * backward or an optimizer, until the next batch. A backward that starts without any batch having
  * arrived (a loop without a loader, two steps a batch) shows that the gaps before it were the
- * forward.
+ * forward. In a loop that has no optimizer at all, what follows a backward is the update of the
+ * weights by hand, and is painted as what it stands for.
  *
  * A wait of the training thread counts as input for as long as another thread of this process was
  * fetching: that is a prefetching thread that has not kept up. A fetch that ends after the wait did
@@ -437,7 +438,7 @@ static void walk_backward(struct painter *p, struct gap_walk *w, const struct sp
             p->turns[i].phase = PHASE_FORWARD;
     w->backward_end = s->b;
     w->arrived = false;
-    add_turn(p, s->b, PHASE_OTHER);
+    add_turn(p, s->b, p->f->saw_optimizer ? PHASE_OTHER : PHASE_OPTIMIZER);
     w->mark = p->turn_count - 1;
 }
 

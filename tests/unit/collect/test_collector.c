@@ -469,6 +469,36 @@ static void test_worker(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps"), 3);
 }
 
+/* One worker that lives for a single batch, 2503 times over. */
+static void short_worker(void)
+{
+    leat_recorder_role(LEAT_ROLE_WORKER, 0);
+    uint64_t t = leat_now_ns();
+    leat_record(LEAT_REC_WORKER_FETCH, 0, 0, LEAT_FETCH_ARG(0, 1), t - 7, t);
+}
+
+static void test_generations_of_workers(void **state)
+{
+    begin(getpid());
+    run(train_5);
+    for (int i = 0; i < 2503; i++) {
+        run(short_worker);
+        if (i % 64 == 0) {
+            struct pollfd none = {-1, 0, 0};
+            poll(&none, 1, 20); /* deaths are looked for twice a second */
+            collector_drain(w.collector);
+        }
+    }
+    finish();
+    /* The kernel may have given a pid twice: what matters is that the sums of all are there. */
+    assert_true(ask("SELECT count(*) FROM workers") > 2400);
+    assert_int_equal(ask("SELECT sum(batches) FROM workers"), ask("SELECT count(*) FROM workers"));
+    assert_int_equal(ask("SELECT count(*) FROM processes WHERE role = 'main' AND rank = 0"), 1);
+    assert_int_equal(ask("SELECT count(*) FROM processes WHERE role = 'worker' AND recorded = 1"),
+                     ask("SELECT count(*) FROM workers"));
+    assert_int_equal(ask("SELECT count(*) FROM steps"), 5);
+}
+
 static void use_memory(void)
 {
     for (int i = 0; i < 5; i++) {
@@ -656,6 +686,7 @@ int main(void)
         TEST(test_deaf_python),
         TEST(test_samples),
         TEST(test_no_memory),
+        TEST(test_generations_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
