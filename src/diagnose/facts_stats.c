@@ -46,16 +46,21 @@ static size_t bin_of(const struct binning *b, double value)
     return value > 0 && bits > b->base ? (size_t)((bits - b->base) >> b->shift) : 0;
 }
 
+static void binning_span(struct binning *b, double most)
+{
+    memset(b, 0, sizeof *b);
+    b->base = bits_of(ldexp(most, -OCTAVES));
+    while ((bits_of(most) - b->base) >> b->shift >= BINS)
+        b->shift++;
+}
+
 static void binning_fill(struct binning *b, const double *values, size_t n)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++)
         if (values[i] > most)
             most = values[i];
-    memset(b, 0, sizeof *b);
-    b->base = bits_of(ldexp(most, -OCTAVES));
-    while ((bits_of(most) - b->base) >> b->shift >= BINS)
-        b->shift++;
+    binning_span(b, most);
     for (size_t i = 0; i < n; i++)
         b->count[bin_of(b, values[i])]++;
 }
@@ -116,37 +121,61 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double weighted_quantile(const struct fold_bin *points, size_t n, double total, double q)
+/* Whole rows and the histogram's bins, one after the other, as points with a weight. Without a
+ * histogram a folded entry stands for its steps by their mean. Returns 0 behind the last. */
+static int next_point(const struct rank_facts *r, int phase, size_t *at, struct fold_bin *ret)
 {
-    double seen = 0;
-    for (size_t i = 0; i < n; i++) {
-        seen += points[i].n;
-        if (seen >= q * total)
-            return points[i].ms;
-    }
-    return n ? points[n - 1].ms : NAN;
+    for (; *at < r->count; ++*at)
+        if (r->weight[*at] == 1 || r->bin_count[phase] == 0) {
+            *ret = (struct fold_bin){column(r, phase)[*at], r->weight[*at]};
+            ++*at;
+            return 1;
+        }
+    if (*at - r->count >= r->bin_count[phase])
+        return 0;
+    *ret = r->bins[phase][(*at)++ - r->count];
+    return 1;
 }
 
+/* As exact_quantiles, with weights: only the points of the bins that matter are sorted. */
 static int folded_quantiles(const struct rank_facts *r, int phase, struct step_stats *s)
 {
-    const double *values = column(r, phase);
-    size_t n = r->bin_count[phase];
-    struct fold_bin *points = mem_alloc_array(n + r->count + 1, sizeof *points);
-    if (!points)
+    static const double wanted[] = {0.5, 0.9, 0.99};
+    double *const places[] = {&s->median, &s->p90, &s->p99};
+    double total = 0, most = 0, before[3], weights[BINS] = {0};
+    size_t n = 0, bin[3];
+    struct binning b;
+    struct fold_bin point;
+    for (size_t at = 0; next_point(r, phase, &at, &point); n++)
+        most = point.ms > most ? point.ms : most;
+    binning_span(&b, most);
+    for (size_t at = 0; next_point(r, phase, &at, &point); total += point.n)
+        weights[bin_of(&b, point.ms)] += point.n;
+    struct fold_bin *few = mem_alloc_array(n + 1, sizeof *few);
+    if (!few)
         return -ENOMEM;
-    if (n)
-        memcpy(points, r->bins[phase], n * sizeof *points);
-    for (size_t i = 0; i < r->count; i++)
-        if (r->weight[i] == 1 || r->bin_count[phase] == 0)
-            points[n++] = (struct fold_bin){values[i], r->weight[i]};
-    qsort(points, n, sizeof *points, by_value);
-    double total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += points[i].n;
-    s->median = weighted_quantile(points, n, total, 0.5);
-    s->p90 = weighted_quantile(points, n, total, 0.9);
-    s->p99 = weighted_quantile(points, n, total, 0.99);
-    mem_free(points);
+    for (int i = 0; i < 3; i++) {
+        before[i] = 0;
+        for (bin[i] = 0; bin[i] + 1 < BINS && before[i] + weights[bin[i]] < wanted[i] * total;)
+            before[i] += weights[bin[i]++];
+        b.wanted[bin[i]] = 1;
+    }
+    n = 0;
+    for (size_t at = 0; next_point(r, phase, &at, &point);)
+        if (b.wanted[bin_of(&b, point.ms)])
+            few[n++] = point;
+    qsort(few, n, sizeof *few, by_value);
+    for (int i = 0; i < 3; i++) {
+        *places[i] = NAN;
+        for (size_t j = 0; j < n; j++) {
+            if (bin_of(&b, few[j].ms) != bin[i])
+                continue;
+            *places[i] = few[j].ms;
+            if ((before[i] += few[j].n) >= wanted[i] * total)
+                break;
+        }
+    }
+    mem_free(few);
     return 0;
 }
 

@@ -66,12 +66,14 @@ int slowest_find(const struct rank_facts *r, struct slowest *ret)
         mem_free(slow);
         return -ENOMEM;
     }
-    /* Only the upper 2 % are sorted, which hold the slowest 1 %; folded runs have few entries. */
+    /* Every entry stands for one step at the least, so the slowest `wanted` steps are among as many
+     * of the slowest entries; twice as many leave room for folds that are passed over below. */
     int64_t wanted = r->kept / 100 > 1 ? r->kept / 100 : 1, taken = 0;
     double held = 0;
     size_t n = 0;
     memcpy(walls, r->wall_ms, r->count * sizeof *walls);
-    double cut = r->folded || r->count < 100 ? 0 : stats_quantile(walls, r->count, 0.98);
+    double sorted = 2.0 * (double)wanted / (double)(r->count + 1);
+    double cut = sorted < 0.5 ? stats_quantile(walls, r->count, 1 - sorted) : 0;
     for (size_t i = 0; i < r->count; i++)
         if (r->wall_ms[i] >= cut)
             entries[n++] = (struct entry){r->wall_ms[i], i};
