@@ -17,9 +17,14 @@ run_stage() {
     layers) stage 'layers' "$python" tests/layers.py ;;
     c) tools/build.sh --tests plain ;;
     python) stage 'Python tests' "$python" -m pytest -q --no-header tests/python ;;
-    cli) stage 'CLI transcripts' "$python" tests/cli/run.py ;;
+    cli) stage 'CLI transcripts' "$python" tests/cli/run.py build/leat ;;
     faults) stage 'faults of a run' "$python" -m pytest -q --no-header tests/e2e ;;
-    docs) stage 'documents' "$python" tests/packaging/docs.py ;;
+    docs)
+        keep_going=1
+        stage 'documents' "$python" tests/packaging/docs.py
+        stage 'summaries and their schema' "$python" tests/cli/schema.py build/tests/cli/summarize_run
+        [ "$failures" -eq 0 ]
+        ;;
     asan | tsan) tools/build.sh --tests "$1" ;;
     wheel) tools/wheel.sh ;;
     matrix) stage 'verdict matrix' "$python" tests/e2e/matrix.py ;;
