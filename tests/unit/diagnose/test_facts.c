@@ -55,6 +55,12 @@ static void test_warmup_ends_where_it_settles(void **state)
         walls[i] = 3;
     size_t n = warmup(1000);
     assert_true(n >= 9 && n <= 12); /* the running median looks five steps ahead */
+    /* One quick step amid slow ones has not settled anything. */
+    even(1000, 10);
+    for (size_t i = 0; i < 15; i++)
+        walls[i] = 40;
+    walls[4] = 10;
+    assert_int_equal(warmup(1000), 15);
     /* A single slow step after the start is a stall, and stays. */
     even(1000, 10);
     walls[6] = 300;
