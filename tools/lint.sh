@@ -8,7 +8,7 @@ mapfile -d '' -t c_files < <(find src include python tests bench examples -name 
     \( -name '*.c' -o -name '*.h' \) -print0 2>/dev/null | sort -z)
 mapfile -d '' -t shell_files < <(find tools tests .ci -name '*.sh' -print0 | sort -z)
 mapfile -d '' -t python_folders < <(find . -maxdepth 1 \( -name python -o -name tests -o -name bench \
-    -o -name examples \) -print0)
+    -o -name examples -o -name tools \) -print0)
 
 # 14 is what Debian 12 has; later ones lay a few lines out otherwise.
 format=clang-format
