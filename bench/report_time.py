@@ -32,8 +32,10 @@ def run(*command):
 def record(build, folder, ranks, steps):
     path = os.path.join(folder, f"{ranks}x{steps}.db")
     made = run(os.path.join(build, "bench", "make_db"), path, str(ranks), str(steps))
-    print(f"  {steps:>10,} steps of {ranks} rank(s): {made['bytes'] / 1e6:6.1f} MB, written in "
-          f"{made['seconds']:.1f} s, longest flush {made['longest_flush_ms']:.0f} ms")
+    print(
+        f"  {steps:>10,} steps of {ranks} rank(s): {made['bytes'] / 1e6:6.1f} MB, written in "
+        f"{made['seconds']:.1f} s, longest flush {made['longest_flush_ms']:.0f} ms"
+    )
     return path, made["bytes"]
 
 
@@ -42,11 +44,17 @@ def measure(build, folder, bars):
     path, _ = record(build, folder, RANKS, STEPS)
     times = [run(os.path.join(build, "bench", "time_report"), path, folder) for _ in range(5)]
     middle = sorted(times, key=lambda t: t["total_ms"])[2]
-    print(f"  report in {middle['total_ms']:.0f} ms: reading {middle['load_ms']:.0f}, diagnosis "
-          f"{middle['diagnose_ms']:.0f}, summary and text {middle['report_ms']:.0f}")
+    print(
+        f"  report in {middle['total_ms']:.0f} ms: reading {middle['load_ms']:.0f}, diagnosis "
+        f"{middle['diagnose_ms']:.0f}, summary and text {middle['report_ms']:.0f}"
+    )
     total = statistics.median(t["total_ms"] for t in times)
-    bars.add(f"report of {STEPS:,} steps on {RANKS} ranks", f"{total:.0f} ms",
-             f"at most {MOST_REPORT_MS} ms", total <= MOST_REPORT_MS)
+    bars.add(
+        f"report of {STEPS:,} steps on {RANKS} ranks",
+        f"{total:.0f} ms",
+        f"at most {MOST_REPORT_MS} ms",
+        total <= MOST_REPORT_MS,
+    )
 
 
 def measure_size(build, folder, bars):
@@ -55,8 +63,12 @@ def measure_size(build, folder, bars):
         path, size = record(build, folder, ranks, steps)
         got = run(os.path.join(build, "bench", "time_report"), path, folder)
         print(f"  {'':>10} report in {got['total_ms']:.0f} ms")
-        bars.add(f"run.db of {steps:,} steps on {ranks} rank(s)", f"{size / 1e6:.0f} MB",
-                 f"below {MOST_BYTES / 1e6:.0f} MB", size < MOST_BYTES)
+        bars.add(
+            f"run.db of {steps:,} steps on {ranks} rank(s)",
+            f"{size / 1e6:.0f} MB",
+            f"below {MOST_BYTES / 1e6:.0f} MB",
+            size < MOST_BYTES,
+        )
         os.unlink(path)
 
 

@@ -1,25 +1,25 @@
 """A training that is as small as trainings get: one loader, one model, one optimizer.
 
-    tiny_mlp.py RESULT [traceml]
+    tiny_mlp.py SOCKET [traceml]
 
-Times each of its own steps, the fetch of the batch included, and writes the times to RESULT as
-JSON. With `traceml` it carries the two changes that TraceML asks of a plain PyTorch loop.
+Times each of its own steps, the fetch of the batch included. With `traceml` it carries the two
+changes that TraceML asks of a plain PyTorch loop.
 """
 
 import contextlib
-import json
+import itertools
 import sys
 import time
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-
-WARMUP, STEPS = 500, 3000
+from turns import take_turns
 
 torch.manual_seed(1)
 torch.set_num_threads(1)
-loader = DataLoader(TensorDataset(torch.randn(8000, 16), torch.randint(0, 2, (8000,))), batch_size=8)
+data = TensorDataset(torch.randn(8000, 16), torch.randint(0, 2, (8000,)))
+loader = DataLoader(data, batch_size=8)
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -33,27 +33,24 @@ if sys.argv[2:] == ["traceml"]:
         return traceml_ai.trace_step(model)
 
 
-def train(steps):
+def train(batches, steps):
     """Runs that many steps; returns the time each took, in ns."""
     times = []
     before = time.perf_counter_ns()
-    while True:
-        for x, y in loader:
-            with around_step():
-                optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-            now = time.perf_counter_ns()
-            times.append(now - before)
-            before = now
-            if len(times) == steps:
-                return times
+    for x, y in batches:
+        with around_step():
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+        now = time.perf_counter_ns()
+        times.append(now - before)
+        before = now
+        if len(times) == steps:
+            break
+    return times
 
 
-train(WARMUP)
-cpu = time.process_time_ns()
-times = train(STEPS)
-cpu = time.process_time_ns() - cpu
-with open(sys.argv[1], "w") as f:
-    json.dump({"step_ns": times, "cpu_ns": cpu}, f)
+endless = itertools.chain.from_iterable(itertools.repeat(loader))
+train(endless, 500)
+take_turns(sys.argv[1], lambda: train(endless, 60))
