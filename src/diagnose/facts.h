@@ -146,6 +146,11 @@ struct facts {
     size_t lost_count;
 };
 
+/* How many of `ranks` make up the run: those below world_size. What comes after them are processes
+ * that trained under a rank already taken (a script that trains twice): they are shown, but never
+ * compared with the ranks. */
+size_t facts_world_ranks(const struct facts *facts);
+
 int facts_load(struct store_reader *reader, struct facts **ret_facts, struct leat_err *err);
 void facts_free(struct facts *facts); /* takes NULL */
 

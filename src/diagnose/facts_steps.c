@@ -362,8 +362,6 @@ int facts_load_steps(struct store_reader *reader, struct facts *f, struct leat_e
         if (f->training != 1)
             f->training = !f->ranks[i].inference;
     }
-    if ((int)f->rank_count > f->world_size)
-        f->world_size = (int)f->rank_count;
     return result;
 }
 
@@ -412,6 +410,14 @@ static double mean_without(const struct rank_facts *r, unsigned phase_bits)
     return ms;
 }
 
+size_t facts_world_ranks(const struct facts *facts)
+{
+    size_t n = 0;
+    while (n < facts->rank_count && facts->ranks[n].rank < facts->world_size)
+        n++;
+    return n;
+}
+
 /* The rank with the median step time. Ranks that wait for each other all have it, so among those
  * in lock-step the median of their own work decides: a step less backward and sync, in which a rank
  * may be waiting, and on a tie less forward too. With two ranks of which one is late, the typical
@@ -422,8 +428,8 @@ int facts_choose_typical(struct facts *f)
     struct candidate *c = mem_alloc_array(f->rank_count + 1, sizeof *c);
     if (!c)
         return -ENOMEM;
-    size_t n = 0;
-    for (size_t i = 0; i < f->rank_count; i++)
+    size_t n = 0, world = facts_world_ranks(f);
+    for (size_t i = 0; i < world; i++)
         if (f->ranks[i].kept > 0)
             c[n++] = (struct candidate){f->ranks[i].stats[PHASES].median, i};
     const unsigned waits = 1u << PHASE_BACKWARD | 1u << PHASE_SYNC;

@@ -22,7 +22,7 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
                   double *sorted, struct findings *found)
 {
     size_t n = 0, worst = 0;
-    for (size_t r = 0; r < facts->rank_count; r++) {
+    for (size_t r = 0; r < facts_world_ranks(facts); r++) {
         if (peaks[r] > 0)
             sorted[n++] = peaks[r];
         if (peaks[r] > peaks[worst])
@@ -53,7 +53,7 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
 static void device_peaks(const struct facts *facts, double *peaks)
 {
     for (size_t i = 0; i < facts->memory_sample_count; i++)
-        for (size_t r = 0; r < facts->rank_count; r++)
+        for (size_t r = 0; r < facts_world_ranks(facts); r++)
             if (facts->ranks[r].rank == facts->memory_samples[i].rank &&
                 facts->memory_samples[i].allocated > peaks[r])
                 peaks[r] = facts->memory_samples[i].allocated;
@@ -62,7 +62,7 @@ static void device_peaks(const struct facts *facts, double *peaks)
 static void host_peaks(const struct facts *facts, double *peaks)
 {
     for (size_t i = 0; i < facts->proc_sample_count; i++)
-        for (size_t r = 0; r < facts->rank_count; r++)
+        for (size_t r = 0; r < facts_world_ranks(facts); r++)
             if (facts->ranks[r].pid == facts->proc_samples[i].pid &&
                 private_bytes(&facts->proc_samples[i]) > peaks[r])
                 peaks[r] = private_bytes(&facts->proc_samples[i]);
@@ -70,9 +70,9 @@ static void host_peaks(const struct facts *facts, double *peaks)
 
 void rule_memory_imbalance(const struct facts *facts, struct findings *found)
 {
-    if (facts->rank_count < 2)
+    size_t n = facts_world_ranks(facts);
+    if (n < 2)
         return;
-    size_t n = facts->rank_count;
     double *peaks = mem_alloc_array(3 * n, sizeof *peaks);
     if (!peaks) {
         found->failed = 1;

@@ -307,9 +307,9 @@ static void judge(const struct crew *c, size_t rank, struct findings *found)
 
 void rule_straggler(const struct facts *facts, struct findings *found)
 {
-    if (facts->rank_count < 2 || !judged_rank(facts))
+    struct crew c = {.facts = facts, .ranks = facts_world_ranks(facts)};
+    if (c.ranks < 2 || !judged_rank(facts))
         return;
-    struct crew c = {.facts = facts, .ranks = facts->rank_count};
     c.mean = mem_alloc_array(c.ranks, sizeof *c.mean);
     c.others = mem_alloc_array(c.ranks, sizeof *c.others);
     int result = c.mean && c.others ? align(&c) : -ENOMEM;
