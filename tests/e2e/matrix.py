@@ -12,14 +12,17 @@ case of every round is right, 1 otherwise.
 import argparse
 import concurrent.futures
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 
@@ -66,25 +69,33 @@ def read_lines(stream, into, seen):
         seen(line)
 
 
+def take_terminal():
+    """In the child: stdin is a terminal and becomes the one whose Ctrl-C it gets."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def execute(case, command, environment):
-    """Runs it as a terminal would: a session of its own, so that Ctrl-C reaches all of it and
-    nothing else. Returns (status or None when it hung, stdout, stderr)."""
+    """Runs it in a session of its own, on a terminal of its own where Ctrl-C is to be pressed.
+    Returns (status or None when it hung, stdout, stderr)."""
+    keyboard, terminal = pty.openpty() if case.get("interrupt") else (None, subprocess.PIPE)
     process = subprocess.Popen(
         command,
         cwd=CASES,
         env=environment,
         text=True,
         errors="replace",
-        stdin=subprocess.PIPE,
+        stdin=terminal,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=take_terminal,
     )
 
     def press(line):
         if case.get("interrupt") and line.rstrip("\n") == case.get("interrupt"):
-            os.killpg(process.pid, signal.SIGINT)
+            os.write(keyboard, b"\x03")
 
     out, err = [], []
     readers = [
@@ -93,9 +104,10 @@ def execute(case, command, environment):
     ]
     for reader in readers:
         reader.start()
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(case.get("stdin", "") + "\n")
-        process.stdin.close()
+    if keyboard is None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(case.get("stdin", "") + "\n")
+            process.stdin.close()
     try:
         status = process.wait(CASE_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -104,6 +116,9 @@ def execute(case, command, environment):
         process.wait()
     for reader in readers:
         reader.join(10)
+    if keyboard is not None:
+        os.close(keyboard)
+        os.close(terminal)
     return status, "".join(out), "".join(err)
 
 
@@ -114,6 +129,7 @@ def run_once(case, options, run_name, arguments=()):
     if status is None:
         return None, "-", [f"still running after {CASE_LIMIT_S} s"]
     folder = options.logs / run_name
+    (options.logs / f"{run_name}.stderr").write_text(stderr)
     summary, wrong = check_run(case, folder, options.validator, status, stdout, stderr)
     if wrong and stderr.strip():
         wrong.append("stderr ends: " + " | ".join(stderr.strip().splitlines()[-3:])[-300:])

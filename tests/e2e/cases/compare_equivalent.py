@@ -1,8 +1,8 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
 # e2e: mistake = 10
-# e2e: before = --work-ms 25
-# e2e: after = --work-ms 25
+# e2e: before = --work-ms 40
+# e2e: after = --work-ms 40
 # e2e: compare = EQUIVALENT
 # e2e: compare_exit = 0
 """Two CPU-only runs of the same work: equivalent, with statistics rather than a bare ratio."""

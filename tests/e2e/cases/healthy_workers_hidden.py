@@ -1,6 +1,6 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
-"""Two workers prepare batches (6 ms each) behind a step of some 20 ms: nothing is exposed."""
+"""Two workers prepare batches (20 ms each) behind a step of 60 ms: nothing is exposed."""
 
 import time
 
@@ -13,25 +13,31 @@ torch.set_num_threads(1)
 
 class Records(Dataset):
     def __len__(self):
-        return 8 * 193
+        return 8 * 109
 
-    def __getitem__(self, index):
-        time.sleep(0.0008)
-        generator = torch.Generator().manual_seed(index)
-        return torch.randn(512, generator=generator), index % 10
+    def __getitems__(self, indices):
+        time.sleep(0.02)
+        return [(torch.randn(64), index % 10) for index in indices]
 
 
-loader = DataLoader(Records(), batch_size=8, num_workers=2, prefetch_factor=4)
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 10)
+
+    def forward(self, x):
+        time.sleep(0.06)
+        return self.body(x)
+
+
+model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 steps = 0
-for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x.repeat(24, 1)), y.repeat(24))
+for x, y in DataLoader(Records(), batch_size=8, num_workers=2, prefetch_factor=4):
+    loss = nn.functional.cross_entropy(model(x), y)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     steps += 1
-print(f"steps={steps}")
+print(f"steps={steps} batches={steps}")

@@ -1,7 +1,7 @@
 # e2e: expect = INTERMITTENT_STALL
 # e2e: says = epoch
 # e2e: forbid = INPUT_BOUND, WAIT_HEAVY
-"""Workers are started afresh for each of four epochs and need 700 ms to set up their dataset."""
+"""Workers are started afresh for each of three epochs and need 1.2 s to set up their dataset."""
 
 import time
 
@@ -18,27 +18,27 @@ class Net(nn.Module):
         self.body = nn.Linear(64, 10)
 
     def forward(self, x):
-        time.sleep(0.012)
+        time.sleep(0.035)
         return self.body(x)
 
 
 def open_archive(worker_id):
-    time.sleep(0.7)
+    time.sleep(1.2)
 
 
-data = TensorDataset(torch.randn(8 * 107, 64), torch.randint(0, 10, (8 * 107,)))
+data = TensorDataset(torch.randn(8 * 73, 64), torch.randint(0, 10, (8 * 73,)))
 loader = DataLoader(data, batch_size=8, num_workers=1, worker_init_fn=open_archive)
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 steps = 0
-for _epoch in range(4):
+for _epoch in range(3):
     for x, y in loader:
         loss = nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         steps += 1
-        if steps == 421:
+        if steps == 211:
             break
 print(f"steps={steps} batches={steps}")
