@@ -24,7 +24,9 @@ void rule_fd_limit(const struct facts *facts, struct findings *found)
     if (!f)
         return;
     f->stops_run = stopped;
-    f->pid = died ? died->pid : peak->pid;
+    f->pid = peak ? peak->pid : died->pid;
+    if (died)
+        f->pid = died->pid;
     if (peak)
         finding_say(f, "Process %lld had %lld of %lld possible files open (%.0f %%)%s.",
                     (long long)peak->pid, (long long)peak->fds, (long long)peak->fd_limit,

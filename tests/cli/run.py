@@ -37,7 +37,9 @@ def prepare(place, summarize):
     (bad / "prose.json").write_text("loss went down\n")
     (bad / "package.json").write_text('{"name": "x", "dependencies": {}}\n')
     (bad / "list.json").write_text("[1, 2]\n")
-    (bad / "later.json").write_text(whole.replace('"schema_version": "1.0"', '"schema_version": "7.3"'))
+    (bad / "later.json").write_text(
+        whole.replace('"schema_version": "1.0"', '"schema_version": "7.3"')
+    )
     (bad / "folder").mkdir()
     unfinished = bad / "unfinished"
     unfinished.mkdir()
@@ -59,7 +61,12 @@ def transcript(command, place, leat):
         "HOME": str(place),
     }
     done = subprocess.run(
-        ["sh", "-c", command], cwd=place, env=environment, capture_output=True, text=True, timeout=60
+        ["sh", "-c", command],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     parts = [f"$ {command}\n"]
     for name, text in (("stdout", done.stdout), ("stderr", done.stderr)):

@@ -65,7 +65,9 @@ def main():
             folder = pathlib.Path(place, script.stem)
             golden_run.make(script, folder, summarize)
             summary = json.loads((folder / "final_summary.json").read_text())
-            complaints = [f"{e.json_path}: {e.message[:200]}" for e in validator.iter_errors(summary)]
+            complaints = [
+                f"{e.json_path}: {e.message[:200]}" for e in validator.iter_errors(summary)
+            ]
             complaints += check_sums(summary)
             complaints += check_text((folder / "final_summary.txt").read_text())
             for complaint in complaints:
