@@ -24,7 +24,8 @@ void rule_fd_limit(const struct facts *facts, struct findings *found)
     if (!f)
         return;
     f->stops_run = stopped;
-    f->pid = peak ? peak->pid : died->pid;
+    if (peak)
+        f->pid = peak->pid;
     if (died)
         f->pid = died->pid;
     if (peak)
