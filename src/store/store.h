@@ -76,7 +76,7 @@ int store_flush(struct store_writer *w);
 
 /* Any other table, by name, with values in the order of `columns` ("a,b,c"). `types` has one letter
  * a value: i int64_t, u uint64_t, d double, s const char * (NULL allowed), n nothing (NULL).
- * Statements are cached. `REPLACE` semantics for tables with a key. A text is cut to 4 096 bytes
+ * Statements are cached. `REPLACE` semantics for tables with a key. A text is cut to 1 024 bytes
  * (65 536 in meta). */
 int store_add(struct store_writer *w, const char *table, const char *columns, const char *types,
               ...);

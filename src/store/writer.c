@@ -22,9 +22,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A step takes some 70 bytes. A million of them is 75 MB, holds 100 000 steps of 8 ranks whole,
- * and is read in less than a second (bench/report_time). With 65 536 rows of each other kind, the
- * longest some 300 bytes, the file stays below 256 MB; bench/make_db measures it. */
+/* A step takes some 70 bytes. A million of them is 70 MB, holds 100 000 steps of 8 ranks whole,
+ * and is read and diagnosed in less than a second (bench/report_time.py). The other tables have at
+ * most 65 536 rows of some 100 bytes, or an eighth of that where rows have long texts. Even if
+ * every number took its full 8 bytes and every text its full length, that is less than 256 MB. */
 const struct store_limits store_limits_default = {
     .step_rows = 1000000,
     .first_steps = 1024,
@@ -36,7 +37,7 @@ const struct store_limits store_limits_default = {
     .pending_bytes = 4 << 20,
 };
 
-enum { TEXT_MOST = 4096, META_MOST = 65536 }; /* bytes of a text; a command line can be huge */
+enum { TEXT_MOST = 1024, META_MOST = 65536 }; /* bytes of a text; a command line can be huge */
 
 /* The first two kinds of op have adders of their own; the rest are rows of w->adders. */
 enum { OP_STEP, OP_DROP, OP_ADD };

@@ -15,29 +15,35 @@ struct thin {
     const char *table;
     const char *key;  /* samples: one series each; NULL: not a table of samples */
     const char *drop; /* what to delete otherwise; %lld is the number of rows to go */
+    int share;        /* the table gets table_rows / share: rows with long texts get fewer */
 };
 
 static const struct thin tables[THIN_TABLES] = {
-    [THIN_PROC] = {"proc_samples",   "pid",              NULL                       },
-    [THIN_SYS] = {"sys_samples",    "'all'",            NULL                       },
-    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL                       },
-    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL                       },
+    [THIN_PROC] = {"proc_samples",   "pid",              NULL,                        1},
+    [THIN_SYS] = {"sys_samples",    "'all'",            NULL,                        1},
+    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL,                        1},
+    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL,                        1},
     [THIN_SPANS] = {"spans",          NULL,
                    "DELETE FROM spans WHERE rowid IN "
-                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)" },
+                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)",  1},
     [THIN_PROCESSES] = {"processes",      NULL,
                    "DELETE FROM processes WHERE pid IN (SELECT pid FROM processes ORDER BY "
-                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)"  },
+                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)",   8},
     [THIN_WORKERS] = {"workers",        NULL,
                    "DELETE FROM workers WHERE pid IN "
-                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)"       },
+                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)",        1},
     [THIN_LOADERS] = {"loaders",        NULL,
                    "DELETE FROM loaders WHERE (pid,loader) IN "
-                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)"},
+                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)", 8},
     [THIN_LOST] = {"lost",           NULL,
-                   "DELETE FROM lost WHERE rowid IN (SELECT rowid FROM lost ORDER BY n LIMIT "
-                   "%lld)"                                                          },
+                   "DELETE FROM lost WHERE rowid IN "
+                   "(SELECT rowid FROM lost ORDER BY n LIMIT %lld)",                  8},
 };
+
+static int64_t most_rows(const struct store_writer *w, int i)
+{
+    return w->limits.table_rows / tables[i].share;
+}
 
 int thin_find(const char *table)
 {
@@ -54,6 +60,19 @@ static int count_rows(struct store_writer *w, int i)
     return sql_int(w->db, sql, &w->table_rows[i]);
 }
 
+/* One row a table, however often it happens. */
+static int tell_lost(struct store_writer *w, int i, int64_t rows)
+{
+    char why[96], sql[384];
+    snprintf(why, sizeof why, "%s: more than %lld rows, the least telling were left out",
+             tables[i].table, (long long)most_rows(w, i));
+    snprintf(sql, sizeof sql,
+             "UPDATE lost SET n=n+%lld WHERE why='%s';"
+             "INSERT INTO lost SELECT 'samples',%lld,'%s' WHERE changes()=0;",
+             (long long)rows, why, (long long)rows, why);
+    return sql_exec(w->db, sql);
+}
+
 static int drop_rows(struct store_writer *w, int i, int64_t rows)
 {
     char sql[256];
@@ -66,12 +85,9 @@ static int drop_rows(struct store_writer *w, int i, int64_t rows)
     int rc = sql_exec(w->db, sql);
     if (rc)
         return rc;
-    /* More processes or series than the table has rows: that is a loss, and is told. */
-    snprintf(sql, sizeof sql,
-             "INSERT INTO lost VALUES('samples',%lld,'%s: more than %lld rows, the least telling "
-             "were left out')",
-             (long long)rows, tables[i].table, (long long)w->limits.table_rows);
-    return i == THIN_SPANS || i == THIN_LOST ? SQLITE_OK : sql_exec(w->db, sql);
+    /* The longest spans and the totals say enough of those that went; more processes or series
+     * than the table has rows are a loss, and are told. */
+    return i == THIN_SPANS || i == THIN_LOST ? SQLITE_OK : tell_lost(w, i, rows);
 }
 
 static int thin_samples(struct store_writer *w, int i)
@@ -84,8 +100,7 @@ static int thin_samples(struct store_writer *w, int i)
     int rc = sql_int(w->db, sql, &window);
     /* The first window is two seconds: twice the shortest sampling period in use. */
     window = window ? window : INT64_C(2000000000);
-    while (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows / 2 &&
-           window < INT64_C(1) << 60) {
+    while (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i) / 2 && window < INT64_C(1) << 60) {
         snprintf(sql, sizeof sql,
                  "DELETE FROM %s WHERE rowid NOT IN (SELECT min(rowid) FROM %s GROUP BY %s,"
                  "t_ns/%lld) AND rowid NOT IN (SELECT max(rowid) FROM %s GROUP BY %s)",
@@ -105,14 +120,14 @@ static int thin_samples(struct store_writer *w, int i)
 int thin_tables(struct store_writer *w)
 {
     for (int i = 0; i < THIN_TABLES; i++) {
-        if (w->table_rows[i] <= w->limits.table_rows)
+        if (w->table_rows[i] <= most_rows(w, i))
             continue;
         /* Rows that replaced others were counted too: look before anything is deleted. */
         int rc = count_rows(w, i);
-        if (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows && tables[i].key)
+        if (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i) && tables[i].key)
             rc = thin_samples(w, i);
-        if (rc == SQLITE_OK && w->table_rows[i] > w->limits.table_rows) {
-            int64_t rows = w->limits.table_rows / 2;
+        if (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i)) {
+            int64_t rows = w->table_rows[i] - most_rows(w, i) / 2;
             rc = drop_rows(w, i, rows);
             w->table_rows[i] -= rows;
         }

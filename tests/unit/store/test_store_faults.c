@@ -135,7 +135,7 @@ static const struct store_limits small = {
     .fold_rows = 10,
     .fold_steps = 8,
     .fold_batch = 30,
-    .table_rows = 40,
+    .table_rows = 8 * 40,
     .pending_bytes = 1 << 20,
 };
 enum { STEPS = 307, FLUSHES = 4 };
