@@ -37,7 +37,7 @@ def _compiling():
 def step():
     """Marks the end of a step. With it in the loop, it alone decides what a step is."""
     if not _compiling() and _recording():
-        if not _state.said.signals & _core.SIGNAL_STEP or not _state.here.speaks:
+        if _state.role != _core.ROLE_MAIN or not _state.said.signals & _core.SIGNAL_STEP:
             _state.speak_main()
             _state.signals(_core.SIGNAL_STEP)
         t = _state.now()

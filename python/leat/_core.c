@@ -4,8 +4,10 @@
  * it, how it is recorded in src/record. Built against the limited API of Python 3.9, so that one
  * file serves every interpreter a user may bring.
  *
- * record() is called a handful of times in every training step. It takes its arguments straight
- * from the tuple: the format parser of PyArg_ParseTuple costs more than the record itself.
+ * begin() and end() are called a handful of times in every training step, each time with caches
+ * that the training has just filled with its own: what they cost is the memory they touch. So what
+ * a thread is inside of, and since when, is kept here and not in Python objects, and arguments are
+ * taken straight from the tuple, without PyArg_ParseTuple.
  */
 #define Py_LIMITED_API 0x03090000
 #define PY_SSIZE_T_CLEAN
@@ -14,6 +16,19 @@
 #include "leat/recorder.h"
 
 #include <stdio.h>
+
+/* What the calling thread is inside of, a bit for each kind, and since when. Only the outermost
+ * span of a kind is recorded. Optimizer steps are counted: their begin and end come from two hooks.
+ */
+static __thread struct {
+    uint32_t inside;
+    int steps;
+    int spoken; /* has begun a span of training before */
+    uint64_t t0_ns[LEAT_REC_KINDS];
+} here;
+
+static PyObject *on_first; /* owned; called before a thread's first span of training */
+static uint64_t due_ns = UINT64_MAX;
 
 static PyObject *core_open(PyObject *self, PyObject *unused)
 {
@@ -63,6 +78,129 @@ static PyObject *core_record(PyObject *self, PyObject *args)
     if (kind != LEAT_REC_NONE) /* the hooks time their own path with a record that says nothing */
         leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t0, t1);
     return PyBool_FromLong(leat_recording());
+}
+
+static long kind_of(PyObject *value)
+{
+    long kind = PyLong_AsLong(value);
+    if (kind >= 0 && kind < LEAT_REC_KINDS)
+        return kind;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "there is no kind %ld", kind);
+    return -1;
+}
+
+static int speak_first(void)
+{
+    here.spoken = 1;
+    if (!on_first)
+        return 0;
+    PyObject *args = PyTuple_New(0);
+    PyObject *result = args ? PyObject_Call(on_first, args, NULL) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static PyObject *core_begin(PyObject *self, PyObject *value)
+{
+    const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
+                              1u << LEAT_REC_OPTIMIZER;
+    long kind = kind_of(value);
+    if (kind < 0)
+        return NULL;
+    if (kind == LEAT_REC_OPTIMIZER)
+        here.steps++;
+    if (here.inside & 1u << kind)
+        Py_RETURN_FALSE;
+    if (!here.spoken && 1u << kind & training && speak_first() < 0)
+        return NULL;
+    here.inside |= 1u << kind;
+    if (kind == LEAT_REC_BACKWARD)
+        leat_recorder_nest(1);
+    here.t0_ns[kind] = leat_now_ns();
+    Py_RETURN_TRUE;
+}
+
+static PyObject *core_end(PyObject *self, PyObject *args)
+{
+    uint64_t t1 = leat_now_ns();
+    if (PyTuple_Size(args) != 4) {
+        PyErr_SetString(PyExc_TypeError, "end(kind, flags, id, arg) takes 4 arguments");
+        return NULL;
+    }
+    long kind = kind_of(PyTuple_GetItem(args, 0));
+    unsigned long flags = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 1));
+    unsigned long id = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 2));
+    uint64_t arg = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 3));
+    if (PyErr_Occurred())
+        return NULL;
+    if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
+        Py_RETURN_FALSE;
+    here.inside &= ~(1u << kind);
+    if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
+        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg,
+                    here.t0_ns[kind], t1);
+    if (kind == LEAT_REC_BACKWARD)
+        leat_recorder_nest(-1);
+    return PyBool_FromLong(t1 >= due_ns || !leat_recording());
+}
+
+static PyObject *core_inside(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    return kind < 0 ? NULL : PyBool_FromLong(here.inside >> kind & 1);
+}
+
+static PyObject *core_steps(PyObject *self, PyObject *value)
+{
+    long steps = PyLong_AsLong(value);
+    if (steps == -1 && PyErr_Occurred())
+        return NULL;
+    here.steps = (int)steps;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_drop(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    if (kind < 0)
+        return NULL;
+    here.inside &= ~(1u << kind);
+    if (kind == LEAT_REC_OPTIMIZER)
+        here.steps = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_waits(PyObject *self, PyObject *unused)
+{
+    uint32_t blocked = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_SYNC;
+    return PyBool_FromLong(here.spoken && !(here.inside & blocked));
+}
+
+static PyObject *core_forget(PyObject *self, PyObject *unused)
+{
+    here.inside = 0;
+    here.steps = here.spoken = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_on_first(PyObject *self, PyObject *callable)
+{
+    PyObject *old = on_first;
+    Py_INCREF(callable);
+    on_first = callable;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_due(PyObject *self, PyObject *value)
+{
+    uint64_t ns = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred())
+        return NULL;
+    due_ns = ns;
+    Py_RETURN_NONE;
 }
 
 static PyObject *core_nest(PyObject *self, PyObject *change)
@@ -157,13 +295,19 @@ static PyMethodDef core_methods[] = {
     {"close",     core_close,     METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
     {"recording", core_recording, METH_NOARGS,  "recording() -> bool."                                    },
     {"now_ns",    core_now_ns,    METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
-    {"record",    core_record,    METH_VARARGS,
-     "record(kind, flags, id, arg, t0[, t1=now]) -> whether somebody still listens."                      },
+    {"record",    core_record,    METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
+    {"begin",     core_begin,     METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",       core_end,       METH_VARARGS, "end(kind, flags, id, arg) -> True if due or not heard."  },
+    {"inside",    core_inside,    METH_O,       "inside(kind) -> whether this thread is in such a span."  },
+    {"steps",     core_steps,     METH_O,       "steps(count): how many optimizer steps are really open." },
+    {"drop",      core_drop,      METH_O,       "drop(kind): the span is over, and was nothing."          },
+    {"waits",     core_waits,     METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
+    {"forget",    core_forget,    METH_NOARGS,  "forget(): after a fork, in the child."                   },
+    {"on_first",  core_on_first,  METH_O,       "on_first(callable): before a thread's first span."       },
+    {"due",       core_due,       METH_O,       "due(time_ns): when end() is to return True."             },
     {"nest",      core_nest,      METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
     {"name",      core_name,      METH_VARARGS, "name(text) -> id."                                       },
-    {"loader",    core_loader,    METH_VARARGS,
-     "loader(dataset_length, batch_size, num_workers, prefetch_factor, pin_memory, "
-     "persistent_workers, iterable, dataset, where) -> id."                                               },
+    {"loader",    core_loader,    METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
     {"role",      core_role,      METH_VARARGS, "role(role[, worker_id])."                                },
     {"rank",      core_rank,      METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
     {"signals",   core_signals,   METH_O,       "signals(bits): adds to those already set."               },

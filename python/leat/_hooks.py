@@ -20,30 +20,29 @@ from leat import (
     _wrap_loader,  # noqa: F401
 )
 
-_NEVER = 1 << 63
+_NEVER = (1 << 64) - 1
 
 
 # _wrap_loader is imported so that it is there when leat is hidden from Dynamo.
 
 
 class _Tick:
-    """What a fetch or an optimizer step does besides its record: nothing, unless it is `due` or
-    leat no longer listens (called with 0)."""
+    """What a fetch or an optimizer step does when leat no longer listens, or when it is time for
+    another look at the memory of the GPU."""
 
     def __init__(self):
-        self.due = _NEVER
         self.memory = None
         self.active = True
 
-    def __call__(self, t_ns):
+    def __call__(self):
         try:
-            if t_ns == 0:
-                if self.active and not _core.recording():
+            if not _core.recording():
+                if self.active:
                     remove()
             elif self.memory is not None:
-                self.memory(t_ns)
+                self.memory()
         except Exception:
-            self.due = _NEVER
+            _core.due(_NEVER)
             _patch.missing("cuda memory")
 
 
@@ -66,10 +65,7 @@ def _measure_cost():
             least = min(least, _state.now() - t0)
         return least // 20
 
-    speaks = _state.here.speaks
-    _state.here.speaks = True  # not yet: this is not a training
     cost = best(_hooks_train.make_backward(bare, _core.NONE)) - best(bare)
-    _state.here.speaks = speaks
     return max(cost, 1)
 
 
@@ -121,7 +117,7 @@ def remove():
     global _tick
     if _tick is not None:
         _tick.active = False
-        _tick.due = _NEVER
+        _core.due(_NEVER)
         _tick = None
     _patch.remove()
 

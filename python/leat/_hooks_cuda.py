@@ -7,8 +7,10 @@ the list of things it does at that moment. On a machine without CUDA no method i
 from leat import _core, _patch, _state
 from leat._hooks_dist import make_sync
 from leat._hooks_train import dynamo_test
-from leat._state import here, now, record
+from leat._state import now, record
 
+inside = _core.inside
+FETCH = _core.FETCH
 H2D = _core.H2D
 MEMORY = _core.MEMORY
 
@@ -18,7 +20,7 @@ MEMORY_PERIOD_NS = 200_000_000
 def _make_copy(compiling):
     def make(original):
         def copy(self, *args, **kwargs):
-            if compiling() or self.is_cuda or here.fetching:
+            if compiling() or self.is_cuda or inside(FETCH):
                 return original(self, *args, **kwargs)
             t0 = now()
             result = original(self, *args, **kwargs)
@@ -57,13 +59,12 @@ def _uuid(torch, device):
 class Memory:
     """The allocator's figures of the current device, a few times a second."""
 
-    def __init__(self, torch, tick):
+    def __init__(self, torch):
         self.torch = torch
-        self.tick = tick
         self.devices = {}
 
-    def __call__(self, t_ns):
-        self.tick.due = t_ns + MEMORY_PERIOD_NS
+    def __call__(self):
+        _core.due(now() + MEMORY_PERIOD_NS)
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return
@@ -114,5 +115,5 @@ def _install_now(torch, tick):
         _state.signals(_core.SIGNAL_H2D)
     if synced:
         _state.signals(_core.SIGNAL_SYNC)
-    tick.memory = Memory(torch, tick)
-    tick.due = 0
+    tick.memory = Memory(torch)
+    _core.due(0)

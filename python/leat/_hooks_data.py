@@ -13,9 +13,13 @@ each time it is asked for.
 import weakref
 
 from leat import _core, _patch, _state
-from leat._state import here, now, record, speak_main
+from leat._state import now, record
 
+begin = _core.begin
+end = _core.end
+inside = _core.inside
 FETCH = _core.FETCH
+ITER = _core.ITER
 END = _core.FLAG_END
 ERROR = _core.FLAG_ERROR
 NOGRAD = _core.FLAG_NOGRAD
@@ -158,9 +162,13 @@ class _Face:
         self.batch_sampler = getattr(iterator, "_index_sampler", None)
 
 
-def _adopt(iterator):
-    """An iterator that did not come from DataLoader.__iter__. Its loader is known by its dataset."""
+def _mark_of(iterator):
+    """The mark of an iterator, also of one that did not come from DataLoader.__iter__: then its
+    loader is known by its dataset."""
     try:
+        mark = getattr(iterator, "_leat", None)
+        if mark is not None:
+            return mark
         face = _Face(iterator)
         known = _loaders.find(face.dataset)
         if known is None:
@@ -184,21 +192,20 @@ def _make_init(original):
 
 def _make_iter(original):
     def __iter__(self):
-        if here.fetching:
+        if inside(FETCH):
             return original(self)
-        if not here.speaks:
-            speak_main()
         try:
             mark = _mark(self)
         except Exception:
             mark = (0, 0, 0)
-        t0 = now()
+        if not begin(ITER):
+            return original(self)
+        flags = ERROR
         try:
             iterator = original(self)
-        except BaseException:
-            record(_core.ITER, ERROR, mark[0], mark[1], t0)
-            raise
-        record(_core.ITER, 0, mark[0], mark[1], t0)
+            flags = 0
+        finally:
+            end(ITER, flags, mark[0], mark[1])
         try:
             iterator._leat = mark
         except Exception:
@@ -211,30 +218,30 @@ def _make_iter(original):
 def _make_next(grad_enabled, tick):
     def make(original):
         def __next__(self):
-            if here.fetching:
+            if not begin(FETCH):
                 return original(self)
-            if not here.speaks:
-                speak_main()
-            try:
-                loader, iteration, size = self._leat
-            except AttributeError:
-                loader, iteration, size = _adopt(self)
             flags = 0 if grad_enabled() else NOGRAD
-            here.fetching = True
-            t0 = now()
             try:
                 batch = original(self)
             except BaseException as error:
-                here.fetching = False
                 flags |= END if isinstance(error, StopIteration) else ERROR
-                record(FETCH, flags, loader, iteration, t0)
+                mark = _mark_of(self)
+                end(FETCH, flags, mark[0], mark[1])
                 raise
-            t1 = now()
-            here.fetching = False
-            if not record(FETCH, flags, loader, iteration | samples(batch, size), t0, t1):
-                tick(0)
-            elif t1 > tick.due:
-                tick(t1)
+            try:
+                loader, iteration, size = self._leat
+            except AttributeError:
+                loader, iteration, size = _mark_of(self)
+            # The common case of samples(), without a call.
+            kind = type(batch)
+            try:
+                count = batch[0].shape[0] if kind is list or kind is tuple else 0
+            except Exception:
+                count = 0
+            if count != size:
+                count = samples(batch, size)
+            if end(FETCH, flags, loader, iteration | count):
+                tick()
             return batch
 
         return __next__

@@ -10,9 +10,14 @@ import threading
 
 from leat import _core, _patch, _state
 from leat._hooks_train import dynamo_test
-from leat._state import here, now, record
+from leat._state import now, record
 
+begin = _core.begin
+end = _core.end
+inside = _core.inside
+waits = _core.waits
 ERROR = _core.FLAG_ERROR
+FETCH = _core.FETCH
 SYNC = _core.SYNC
 WAIT = _core.WAIT
 
@@ -47,19 +52,17 @@ def make_sync(name, compiling):
 
     def make(original):
         def sync(*args, **kwargs):
-            if compiling() or here.syncing or here.fetching:
+            if compiling() or inside(FETCH) or not begin(SYNC):
                 return original(*args, **kwargs)
-            here.syncing = True
-            number = _state.name_id(name)
+            number = 0
             flags = ERROR
-            t0 = now()
             try:
+                number = _state.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
             finally:
-                record(SYNC, flags, number, 0, t0)
-                here.syncing = False
+                end(SYNC, flags, number, 0)
 
         return sync
 
@@ -92,7 +95,7 @@ def _make_init(original):
 
 def _make_wait(original):
     def wait(self, timeout=None):
-        if not here.speaks or here.fetching or here.syncing:
+        if not waits():
             return original(self, timeout)
         t0 = now()
         try:

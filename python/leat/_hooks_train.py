@@ -13,12 +13,13 @@ import sys
 import threading
 
 from leat import _core, _patch, _state
-from leat._state import here, now, record, said, speak_main
+from leat._state import here, now, record, said
 
 ERROR = _core.FLAG_ERROR
 BACKWARD = _core.BACKWARD
 OPTIMIZER = _core.OPTIMIZER
-nest = _core.nest
+begin = _core.begin
+end = _core.end
 
 _optimizers = _state.Serials()
 
@@ -38,24 +39,17 @@ def dynamo_test(torch):
 
 def make_backward(original, kind=BACKWARD):
     def backward(*args, **kwargs):
-        if here.backward:
+        if not begin(kind):
             return original(*args, **kwargs)
-        if not here.speaks:
-            speak_main()
-        here.backward = True
-        nest(1)
         said.backwards += 1
         flags = ERROR
-        t0 = now()
         try:
             result = original(*args, **kwargs)
             flags = 0
             return result
         finally:
-            record(kind, flags, 0, 0, t0)
             said.backwards -= 1
-            nest(-1)
-            here.backward = False
+            end(kind, flags, 0, 0)
 
     return backward
 
@@ -64,20 +58,41 @@ def _nested():
     """For a step while a backward is open in the process: whether it is part of it. The recorder
     knows of steps in the thread of the backward itself; on a GPU autograd runs in threads of its
     own, and those are not Python's."""
+    if _core.inside(BACKWARD):
+        return 0
     foreign = isinstance(threading.current_thread(), threading._DummyThread)
     return _core.FLAG_NESTED if foreign else 0
 
 
-def _on_stack(step_frame):
-    """Whether an optimizer step is being made outside the one whose frame is given: all of them run
-    in the same code, torch's wrapper around step()."""
+def _number(optimizer):
+    """A small number for each optimizer. It is kept in the object, whose memory is warm; torch
+    neither saves nor copies it."""
+    try:
+        return optimizer._leat
+    except AttributeError:
+        number = _optimizers.get(optimizer)
+        try:
+            optimizer._leat = number
+        except Exception:
+            pass
+        return number
+
+
+def _correct_steps(step_frame):
+    """A step begins while another seems to be open. All of them run in the same code, torch's
+    wrapper around step(), so the call stack tells which are: one that is not there has failed, and
+    is forgotten."""
     code = step_frame.f_code
-    frame = step_frame.f_back
+    frame = step_frame
+    steps = here.scalers
     while frame is not None:
-        if frame.f_code is code:
-            return True
+        steps += frame.f_code is code
         frame = frame.f_back
-    return False
+    if steps > 1:
+        _core.steps(steps)
+    else:
+        _core.drop(OPTIMIZER)
+        begin(OPTIMIZER)
 
 
 def _time_closure(closure, number):
@@ -98,10 +113,10 @@ def _with_closure(optimizer, args, kwargs):
     """The arguments of step() with its closure timed, or None when there is none."""
     if len(args) > 1:
         if callable(args[1]):
-            timed = _time_closure(args[1], _optimizers.get(optimizer))
+            timed = _time_closure(args[1], _number(optimizer))
             return (args[0], timed, *args[2:]), kwargs
     elif callable(kwargs.get("closure")):
-        timed = _time_closure(kwargs["closure"], _optimizers.get(optimizer))
+        timed = _time_closure(kwargs["closure"], _number(optimizer))
         return args, {**kwargs, "closure": timed}
     return None
 
@@ -111,32 +126,16 @@ def make_step_hooks(compiling, tick):
         if compiling():
             return None
         changed = _with_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
-        if not here.scaler:
-            if not here.speaks:
-                speak_main()
-            step = here.step
-            if step is not None and _on_stack(sys._getframe(1)):
-                step[1] += 1
-            else:
-                here.step = [now(), 0]
+        if not begin(OPTIMIZER):
+            _correct_steps(sys._getframe(1))
         return changed
 
     def after(optimizer, args, kwargs):
         if compiling():
             return
-        step = here.step
-        if step is None or here.scaler:
-            return
-        if step[1]:
-            step[1] -= 1
-            return
-        here.step = None
-        t0 = step[0]
-        flags = _nested() if said.backwards and not here.backward else 0
-        if not record(OPTIMIZER, flags, _optimizers.get(optimizer), 0, t0):
-            tick(0)
-        elif t0 > tick.due:
-            tick(t0)
+        flags = _nested() if said.backwards else 0
+        if end(OPTIMIZER, flags, _number(optimizer), 0):
+            tick()
 
     return before, after
 
@@ -144,23 +143,22 @@ def make_step_hooks(compiling, tick):
 def make_scaler_step(compiling, tick):
     def make(original):
         def step(self, optimizer, *args, **kwargs):
-            if compiling() or here.scaler:
+            if compiling():
                 return original(self, optimizer, *args, **kwargs)
-            if not here.speaks:
-                speak_main()
-            here.scaler = True
+            if not begin(OPTIMIZER) and not here.scalers:  # a step that failed is still open
+                _core.drop(OPTIMIZER)
+                begin(OPTIMIZER)
+            here.scalers += 1
             flags = ERROR
-            t0 = now()
             try:
                 result = original(self, optimizer, *args, **kwargs)
                 flags = 0
                 return result
             finally:
-                here.scaler = False
-                if not record(OPTIMIZER, flags, _optimizers.get(optimizer), 0, t0):
-                    tick(0)
-                elif t0 > tick.due:
-                    tick(t0)
+                _core.steps(here.scalers)  # those inside have ended, or failed
+                here.scalers -= 1
+                if end(OPTIMIZER, flags, _number(optimizer), 0):
+                    tick()
 
         return step
 

@@ -21,15 +21,10 @@ record = _core.record
 
 
 class _Here(threading.local):
-    """Of one thread. The defaults are class attributes: a thread that never records has none of
-    its own."""
+    """Of one thread, what is not asked often; the rest is in _core. The defaults are class
+    attributes: a thread that never records has none of its own."""
 
-    fetching = False  # in a fetch: what happens inside belongs to it
-    backward = False
-    scaler = False  # in GradScaler.step: the optimizer's own span is part of it
-    syncing = False
-    speaks = False  # this thread has a ring: its waits are worth a record
-    step = None  # the open optimizer step: [start, steps inside it]
+    scalers = 0  # GradScaler.step calls on the stack: each is an open optimizer step
     phases = ()  # starts of the open leat.phase() blocks
 
 
@@ -100,9 +95,11 @@ def speak(as_role=None, worker_id=-1):
 
 
 def speak_main():
-    """Before a thread's first record of training. A worker stays a worker."""
-    here.speaks = True
+    """Before a thread's first span of training. A worker stays a worker."""
     speak(_core.ROLE_MAIN)
+
+
+_core.on_first(speak_main)
 
 
 def fact(key, value):
@@ -165,6 +162,7 @@ def _forked():
     global lock, role
     lock = threading.RLock()
     here.__dict__.clear()
+    _core.forget()
     said.in_this_process = False
     said.backwards = 0
     role = _core.ROLE_OTHER

@@ -3,7 +3,6 @@
 import sys
 
 from leat import _core, _hooks_data, _state
-from leat._state import here
 
 
 def wrap(iterable, name=None):
@@ -30,15 +29,18 @@ class _Loader:
         _state.speak_main()
         if self._leat_id is None:
             self._leat_id = _hooks_data.register(self, self._leat_where, self._leat_name)
-        outer = here.fetching
-        here.fetching = True  # a DataLoader inside is part of this one
+        # A DataLoader inside is part of this one: to it, a fetch is going on.
+        outer = not _core.begin(_core.FETCH)
         t0 = _state.now()
         try:
             inner = iter(self._leat_inner)
-        finally:
-            here.fetching = outer
+        except BaseException:
+            if not outer:
+                _core.end(_core.FETCH, _core.FLAG_ERROR, self._leat_id[0], 0)
+            raise
         iterator = _Iterator(inner, self._leat_where, self._leat_name, self._leat_id)
         if not outer:
+            _core.drop(_core.FETCH)
             _state.record(_core.ITER, 0, iterator._leat_number, iterator._leat_iteration, t0)
         return iterator
 
@@ -69,28 +71,21 @@ class _Iterator:
         return self
 
     def __next__(self):
-        if not self._leat_recording or here.fetching:
+        if not self._leat_recording or not _core.begin(_core.FETCH):
             return next(self._leat_inner)
-        if not here.speaks:
-            _state.speak_main()
         torch = sys.modules.get("torch")
         grad = getattr(torch, "is_grad_enabled", None)
         flags = _core.FLAG_NOGRAD if grad is not None and not grad() else 0
-        here.fetching = True
-        t0 = _state.now()
         number, iteration = self._leat_number, self._leat_iteration
         try:
             batch = next(self._leat_inner)
         except BaseException as error:
-            here.fetching = False
-            end = isinstance(error, StopIteration)
-            flags |= _core.FLAG_END if end else _core.FLAG_ERROR
-            _state.record(_core.FETCH, flags, number, iteration, t0)
+            last = isinstance(error, StopIteration)
+            flags |= _core.FLAG_END if last else _core.FLAG_ERROR
+            _core.end(_core.FETCH, flags, number, iteration)
             raise
-        t1 = _state.now()
-        here.fetching = False
         size = _hooks_data.samples(batch, self._leat_size)
-        _state.record(_core.FETCH, flags, number, iteration | size, t0, t1)
+        _core.end(_core.FETCH, flags, number, iteration | size)
         return batch
 
     def __getattr__(self, attribute):
