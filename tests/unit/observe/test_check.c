@@ -14,7 +14,7 @@ static char folder[] = "/tmp/leat-check-XXXXXX"; /* for all that a test makes */
 static const char *leat(void)
 {
     static char path[4096];
-    snprintf(path, sizeof path, "%s/leat", getenv("LEAT_BUILD"));
+    snprintf(path, sizeof path, "'%s/leat'", getenv("LEAT_BUILD")); /* a blank is fine */
     return path;
 }
 
