@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "cli/group_witness.h"
 #include "cli/run_folder.h"
 #include "record/layout.h"
 
@@ -24,8 +25,11 @@
 #include <unistd.h>
 
 enum {
-    TICK_MS = 50,      /* a ring holds 16384 records: room for 320 000 a second and thread */
-    MOST_GREETERS = 64 /* connections accepted whose hello has not come yet */
+    TICK_MS = 50,       /* a ring holds 16384 records: room for 320 000 a second and thread */
+    MOST_GREETERS = 64, /* connections accepted whose hello has not come yet */
+    /* timeout(1) sends to its child and then to the group: what comes together is one signal. */
+    TOGETHER_MS = 5,
+    SAME_SIGNAL_MS = 100
 };
 
 /* Signals that a user may mean for the training. */
@@ -36,6 +40,8 @@ struct loop {
     struct run_process_end end;
     pid_t child;
     int listener, signals, timer;
+    struct group_witness witness;
+    uint64_t group_ns[65]; /* when the group last got this signal; 0: never */
     int greeters[MOST_GREETERS];
     int greeter_count;
     char folder[96], socket_path[108];
@@ -99,7 +105,9 @@ static int hear_hello(struct loop *loop, int fd)
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+                             /* LEN, not SPACE: the padding would take a second descriptor, and
+                              * leave it open. */
+                             .msg_controllen = CMSG_LEN(sizeof(int))};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
@@ -141,8 +149,9 @@ static void hear_greeters(struct loop *loop)
 
 /* ---- signals and the child ------------------------------------------------------------------ */
 
-/* The mask of a process is one of a kind, so is what it was before. */
+/* Mask and handlers of a process are one of a kind, so is what they were before. */
 static sigset_t mask_before;
+static struct sigaction child_handler_before;
 
 static void add_passed_on(sigset_t *set)
 {
@@ -155,10 +164,14 @@ static void add_passed_on(sigset_t *set)
 void run_process_shield(void)
 {
     sigset_t set;
+    struct sigaction plain = {.sa_handler = SIG_DFL};
     add_passed_on(&set);
     sigaddset(&set, SIGPIPE); /* blocked, not ignored: the command must not inherit an ignore */
     sigaddset(&set, SIGXFSZ);
     sigprocmask(SIG_BLOCK, &set, &mask_before);
+    /* Whoever ignores SIGCHLD and starts leat would have its child reaped by the kernel, and leat
+     * would never learn how it ended. */
+    sigaction(SIGCHLD, &plain, &child_handler_before);
 }
 
 static void open_signals(struct loop *loop)
@@ -166,6 +179,22 @@ static void open_signals(struct loop *loop)
     sigset_t set;
     add_passed_on(&set);
     loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Did the signal reach the training as well, because the whole group got it? Without a witness,
+ * what the kernel sends is taken for the terminal's. */
+static int reached_group(struct loop *loop, const struct signalfd_siginfo *info)
+{
+    int number = (int)info->ssi_signo;
+    struct timespec together = {0, TOGETHER_MS * (long)NS_PER_MS};
+    nanosleep(&together, NULL);
+    uint64_t now = clock_now_ns();
+    int saw = group_witness_saw(&loop->witness, number);
+    if (saw < 0)
+        return info->ssi_code == SI_KERNEL;
+    if (saw)
+        loop->group_ns[number] = now;
+    return loop->group_ns[number] && now - loop->group_ns[number] < SAME_SIGNAL_MS * NS_PER_MS;
 }
 
 static void hear_signals(struct loop *loop)
@@ -177,10 +206,8 @@ static void hear_signals(struct loop *loop)
             continue; /* reap() looks */
         if (number == SIGINT)
             loop->end.interrupted = 1;
-        int from_terminal = info.ssi_code == SI_KERNEL;
-        int from_our_group =
-            info.ssi_pid > 0 && getpgid((pid_t)info.ssi_pid) == getpgrp() && number != SIGALRM;
-        if (!from_terminal && !from_our_group && loop->child > 0)
+        /* What the training itself tells its parent is not for the training. */
+        if ((pid_t)info.ssi_pid != loop->child && !reached_group(loop, &info))
             kill(loop->child, number);
     }
 }
@@ -220,6 +247,7 @@ static int start_child(struct loop *loop, char **argv, const char *inject_dir, s
     pid_t pid = fork();
     if (pid == 0) {
         set_environment(loop, inject_dir);
+        sigaction(SIGCHLD, &child_handler_before, NULL);
         sigprocmask(SIG_SETMASK, &mask_before, NULL);
         execvp(argv[0], argv);
         int code = errno;
@@ -274,11 +302,13 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         .end = {.exit_status = -1, .signal = -1},
         .listener = -1,
         .signals = -1,
-        .timer = -1
+        .timer = -1,
+        .witness = {.fd = -1}
     };
     if (open_listener(&loop, err) < 0)
         close_listener(&loop);
     open_signals(&loop);
+    group_witness_open(&loop.witness);
     int result = start_child(&loop, argv, inject_dir, err);
     if (result == 0) {
         events->started(events->context, loop.child);
@@ -286,6 +316,7 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         *ret_end = loop.end;
     }
     close_listener(&loop);
+    group_witness_close(&loop.witness);
     if (loop.timer >= 0)
         close(loop.timer);
     close(loop.signals);

@@ -6,10 +6,9 @@
  *       ▲  signals                 ──► passed on when they were meant for the training
  *
  * The child shares leat's terminal, process group, stdin, stdout and stderr. Signals:
- *   - what the terminal sends (Ctrl-C, Ctrl-\) reaches the whole group anyway: leat waits;
- *   - what somebody sends to leat alone is passed on;
- *   - what somebody of leat's own process group sends to the group (timeout(1)) has reached the
- *     child as well: it is not sent twice.
+ *   - what reaches the whole group (Ctrl-C on a terminal, timeout(1), `kill 0`) has reached the
+ *     child as well: it is not sent twice (group_witness.h tells);
+ *   - what somebody sends to leat alone is passed on, unless the training itself sent it.
  */
 #ifndef LEAT_CLI_RUN_PROCESS_H
 #define LEAT_CLI_RUN_PROCESS_H

@@ -153,11 +153,12 @@ def start(box, *words, **kw):
     )
 
 
+@pytest.mark.parametrize("own_group", [True, False])
 @pytest.mark.parametrize(
     "number, ended", [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "killed")]
 )
-def test_signal_to_leat_reaches_the_training(box, number, ended):
-    p = start(box, "--run-name", "r", "train.py", "100000", start_new_session=True)
+def test_signal_to_leat_reaches_the_training(box, number, ended, own_group):
+    p = start(box, "--run-name", "r", "train.py", "100000", start_new_session=own_group)
     wait_for(p.stdout, b"five steps")
     p.send_signal(number)
     _, err = p.communicate(timeout=60)
@@ -190,6 +191,52 @@ def test_signal_to_the_group_comes_once(box):
         timeout=60,
     )
     assert b"signals 1" in got.stdout
+
+
+@pytest.mark.parametrize("to_group, times", [(True, 7), (False, 7)])
+def test_every_signal_comes_once(box, to_group, times):
+    count = textwrap.dedent(
+        """
+        import signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM])
+        print("ready", flush=True)
+        n = 0
+        while signal.sigwait([signal.SIGUSR1, signal.SIGTERM]) == signal.SIGUSR1:
+            n += 1
+            print("heard", n, flush=True)
+        print("signals", n, flush=True)
+        """
+    )
+    (box / "count.py").write_text(count)
+    p = start(box, "--run-name", "r", "count.py", start_new_session=True)
+    wait_for(p.stdout, b"ready")
+    for i in range(times):
+        (os.killpg if to_group else os.kill)(p.pid, signal.SIGUSR1)
+        wait_for(p.stdout, b"heard %d\n" % (i + 1))
+        time.sleep(0.15)  # a second one that came of the first would be heard by now
+    os.kill(p.pid, signal.SIGTERM)
+    out, err = p.communicate(timeout=60)
+    assert out == b"signals %d\n" % times, err
+    assert p.returncode == 0
+
+
+def test_a_parent_that_ignores_its_children(box):
+    """Whoever starts leat with SIGCHLD ignored still gets the training's status, and so does it."""
+    code = "import signal; print(signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN); raise SystemExit(9)"
+    got = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+            "os.execv(sys.argv[1], sys.argv[1:])",
+            *(LEAT, "run", "--quiet", "--", sys.executable, "-c", code),
+        ],
+        cwd=box,
+        env=environment(),
+        capture_output=True,
+        timeout=60,
+    )
+    assert (got.returncode, got.stdout) == (9, b"True\n")
 
 
 def test_ctrl_c_on_a_terminal(box):
