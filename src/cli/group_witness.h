@@ -1,9 +1,9 @@
 /* group_witness.h: was a signal sent to leat alone, or to its whole process group?
  *
  * The training shares leat's process group, so that a terminal treats both as one job. A signal to
- * the group (Ctrl-C, timeout(1), `kill 0` in a script) has reached the training as well; one to leat
- * alone (`kill PID`, Popen.terminate()) has not, and must be passed on. The two look the same to
- * their receiver. So a third process sits in the group, the witness: it blocks every signal and
+ * the group (Ctrl-C, timeout(1), `kill 0` in a script) has reached the training as well; one to
+ * leat alone (`kill PID`, Popen.terminate()) has not, and must be passed on. The two look the same
+ * to their receiver. So a third process sits in the group, the witness: it blocks every signal and
  * does nothing, and a signal that is pending there too was sent to the group.
  *
  *     leat ── "SIGTERM?" ──► witness: is it pending? takes it, and says yes or no

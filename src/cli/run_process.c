@@ -303,7 +303,7 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         .listener = -1,
         .signals = -1,
         .timer = -1,
-        .witness = {.fd = -1}
+        .witness = {.fd = -1                }
     };
     if (open_listener(&loop, err) < 0)
         close_listener(&loop);
