@@ -1,9 +1,18 @@
 /* test_compare.c: the statistics of a comparison, against samples whose truth is known. The seeds
- * are fixed: the counts below are the same on every machine. */
+ * are fixed: the counts below are the same on every machine, and in every run.
+ *
+ * The tests that count over hundreds of samples are left out of sanitizer builds: a bad access
+ * shows in one sample as well as in 300, and the arithmetic is that of the plain build. */
 #include "report_testing.h"
 
 #include "base/stats.h"
 #include "report/compare.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS 0
+#else
+#define COUNTS 1
+#endif
 
 /* ---- samples with a known truth ---------------------------------------------------------------
  */
@@ -28,6 +37,7 @@ static void draw(double *out, size_t n, double centre, double deviation, double 
     }
 }
 
+#if COUNTS
 struct counts {
     int of[4];    /* by enum change */
     int excludes; /* intervals that leave the truth out */
@@ -90,6 +100,7 @@ static void near_the_threshold_nothing_flips(void **state)
     struct counts quiet = many(100, 400, 1.029, 0.002, 0);
     assert_int_equal(quiet.of[CHANGE_SAME], 100); /* without noise it is simply below */
 }
+#endif
 
 static void the_same_input_gives_the_same_interval(void **state)
 {
@@ -169,8 +180,7 @@ static void a_period_does_not_fool_the_thinning(void **state)
     mem_free(after);
 }
 
-/* ---- the number of steps that would decide
- * --------------------------------------------------------- */
+/* ---- the number of steps that would decide --------------------------------------------------- */
 
 static void more_steps_decide(void **state)
 {
@@ -306,10 +316,12 @@ static void without_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#if COUNTS
         cmocka_unit_test(the_same_is_never_a_change),
         cmocka_unit_test(intervals_hold_their_promise),
         cmocka_unit_test(a_true_change_is_found),
         cmocka_unit_test(near_the_threshold_nothing_flips),
+#endif
         cmocka_unit_test(the_same_input_gives_the_same_interval),
         cmocka_unit_test(blocks_follow_the_dependence),
         cmocka_unit_test(edges),
