@@ -6,7 +6,6 @@ the list of things it does at that moment. On a machine without CUDA no method i
 
 from leat import _core, _patch, _state
 from leat._hooks_dist import make_sync
-from leat._hooks_train import dynamo_test
 from leat._state import now, record
 
 inside = _core.inside
@@ -98,7 +97,7 @@ def install(torch, tick):
 def _install_now(torch, tick):
     if not tick.active or tick.memory is not None:
         return
-    compiling = dynamo_test(torch)
+    compiling = _state.dynamo_test(torch)
     copied = _patch.patch(torch.Tensor, "to", _make_copy(compiling), "Tensor.to")
     copied |= _patch.patch(torch.Tensor, "cuda", _make_copy(compiling), "Tensor.cuda")
     for name in ("item", "cpu", "tolist"):

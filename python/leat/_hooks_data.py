@@ -190,35 +190,38 @@ def _make_init(original):
     return __init__
 
 
-def _make_iter(original):
-    def __iter__(self):
-        if inside(FETCH):
-            return original(self)
-        try:
-            mark = _mark(self)
-        except Exception:
-            mark = (0, 0, 0)
-        if not begin(ITER):
-            return original(self)
-        flags = ERROR
-        try:
-            iterator = original(self)
-            flags = 0
-        finally:
-            end(ITER, flags, mark[0], mark[1])
-        try:
-            iterator._leat = mark
-        except Exception:
-            pass
-        return iterator
+def _make_iter(compiling):
+    def make(original):
+        def __iter__(self):
+            if compiling() or inside(FETCH):
+                return original(self)
+            try:
+                mark = _mark(self)
+            except Exception:
+                mark = (0, 0, 0)
+            if not begin(ITER):
+                return original(self)
+            flags = ERROR
+            try:
+                iterator = original(self)
+                flags = 0
+            finally:
+                end(ITER, flags, mark[0], mark[1])
+            try:
+                iterator._leat = mark
+            except Exception:
+                pass
+            return iterator
 
-    return __iter__
+        return __iter__
+
+    return make
 
 
-def _make_next(grad_enabled, tick):
+def _make_next(compiling, grad_enabled, tick):
     def make(original):
         def __next__(self):
-            if not begin(FETCH):
+            if compiling() or not begin(FETCH):
                 return original(self)
             flags = 0 if grad_enabled() else NOGRAD
             try:
@@ -299,11 +302,12 @@ def install(torch, tick):
     from torch.utils.data import dataloader
     from torch.utils.data._utils import worker
 
+    compiling = _state.dynamo_test(torch)
     loader = dataloader.DataLoader
     _patch.patch(loader, "__init__", _make_init, "DataLoader.__init__")
-    _patch.patch(loader, "__iter__", _make_iter, "DataLoader.__iter__")
+    _patch.patch(loader, "__iter__", _make_iter(compiling), "DataLoader.__iter__")
     base = getattr(dataloader, "_BaseDataLoaderIter", None)
-    make = _make_next(torch.is_grad_enabled, tick)
+    make = _make_next(compiling, torch.is_grad_enabled, tick)
     if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__"):
         _state.signals(_core.SIGNAL_FETCH)
     _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")

@@ -9,7 +9,6 @@ import sys
 import threading
 
 from leat import _core, _patch, _state
-from leat._hooks_train import dynamo_test
 from leat._state import now, record
 
 begin = _core.begin
@@ -113,7 +112,7 @@ def install(torch):
     dist = getattr(torch, "distributed", None)
     if dist is None or not dist.is_available():
         return
-    compiling = dynamo_test(torch)
+    compiling = _state.dynamo_test(torch)
     inner = sys.modules.get("torch.distributed.distributed_c10d")
     for name in COLLECTIVES:
         original = getattr(inner, name, None)

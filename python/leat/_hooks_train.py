@@ -9,6 +9,7 @@ Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled 
 vanish there: the test for compiling() comes first, and is a constant to it.
 """
 
+import os
 import sys
 import threading
 
@@ -22,19 +23,6 @@ begin = _core.begin
 end = _core.end
 
 _optimizers = _state.Serials()
-
-
-def dynamo_test(torch):
-    """A function that Dynamo folds to True and that is False, and quick, everywhere else."""
-    for owner, name in (
-        (getattr(torch, "compiler", None), "is_dynamo_compiling"),
-        (getattr(torch, "compiler", None), "is_compiling"),
-        (getattr(torch, "_utils", None), "is_compiling"),
-    ):
-        found = getattr(owner, name, None)
-        if found is not None:
-            return found
-    return bool
 
 
 def make_backward(original, kind=BACKWARD):
@@ -199,7 +187,7 @@ def _patch_both(first, second, attribute, make, point):
 
 
 def install(torch, tick):
-    compiling = dynamo_test(torch)
+    compiling = _state.dynamo_test(torch)
     if _patch.patch(torch.autograd, "backward", make_backward, "autograd.backward"):
         _state.signals(_core.SIGNAL_BACKWARD)
 
@@ -235,6 +223,9 @@ def hide_from_dynamo(eval_frame):
         _patch.missing("skip_code")
     else:
         _patch.hide_from_dynamo(skip_code)
+    folder = os.path.dirname(eval_frame.__file__)
+    if not os.path.exists(os.path.join(folder, "callback.py")):  # before torch 2.3
+        _patch.missing("torch.compile")
 
 
 def install_compile(callback):

@@ -1,5 +1,7 @@
 """Backward, optimizers, GradScaler, closures, clipping, checkpoints: exact counts."""
 
+import pytest
+import torch
 from receiver import ERROR, NESTED
 
 
@@ -49,6 +51,7 @@ def test_optimizers_that_come_and_go_are_not_confused(train):
     assert [r.id for r in run.main.of("optimizer")] == list(range(11))
 
 
+@pytest.mark.skipif(not hasattr(torch.amp, "GradScaler"), reason="no GradScaler on the CPU")
 def test_grad_scaler_counts_skipped_steps(train):
     run = train("""
     model = net()
@@ -132,6 +135,9 @@ def test_exceptions_inside_a_step(train):
     assert all(a.t1 <= b.t0 for a, b in zip(steps, steps[1:]))
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), reason="before torch 2.1"
+)
 def test_optimizers_inside_optimizers_and_inside_backward(train):
     run = train("""
     class Outer(torch.optim.Optimizer):
