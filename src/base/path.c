@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -126,6 +127,25 @@ int path_write_file(const char *path, const void *bytes, size_t count, struct le
     str_done(&temporary);
     return result < 0 ? err_set(err, result, "%s cannot be written: %s.", path, err_text(result))
                       : 0;
+}
+
+const char *path_temporary(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder == '/' ? folder : "/tmp";
+}
+
+/* A name that others could guess would let them make the folder first. */
+int path_make_temporary(const char *name, char **ret_path)
+{
+    struct str path = {0};
+    str_addf(&path, "%s/leat-%.200s-XXXXXX", path_temporary(), name);
+    int result = path.failed ? -ENOMEM : mkdtemp(path.text) ? 0 : -errno;
+    if (result < 0)
+        str_done(&path);
+    else
+        *ret_path = path.text;
+    return result;
 }
 
 int path_exists(const char *path)

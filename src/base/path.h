@@ -21,6 +21,13 @@ int path_read_file(const char *path, size_t most_bytes, char **ret_text, size_t 
  * an existing `path` is untouched. */
 int path_write_file(const char *path, const void *bytes, size_t count, struct leat_err *err);
 
+/* The folder for what only lives as long as the run: TMPDIR where that is a path from the root,
+ * else /tmp. */
+const char *path_temporary(void);
+
+/* Makes a new folder `leat-<name>-XXXXXX` (0700) there. *ret_path is the caller's to mem_free. */
+int path_make_temporary(const char *name, char **ret_path);
+
 int path_exists(const char *path); /* 1 or 0; 1 also for a dangling link */
 
 #endif

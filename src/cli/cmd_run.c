@@ -337,8 +337,7 @@ static void prepare(struct session *s)
 static void discard(struct session *s)
 {
     char *database = NULL;
-    if (s->writer)
-        store_writer_close(s->writer, &database, NULL);
+    store_writer_close(s->writer, &database, NULL);
     if (database)
         unlink(database);
     mem_free(database);

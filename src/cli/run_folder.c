@@ -13,12 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *run_folder_temporary(void)
-{
-    const char *folder = getenv("TMPDIR");
-    return folder && *folder == '/' ? folder : "/tmp";
-}
-
 /* "train" from "src/train.py": letters that are safe in every file system and shell. */
 static void name_from_script(const char *script, char *ret_name, size_t bytes)
 {
@@ -107,18 +101,14 @@ int run_folder_make(const char *logs_dir, const char *name, const char *script,
                        chosen, logs_dir, logs_dir, chosen);
     if (result < 0) {
         int code = result;
-        char parent[200];
-        snprintf(parent, sizeof parent, "%s/leat-logs-%u", run_folder_temporary(),
-                 (unsigned)getuid());
-        result = path_make_dirs(parent, &why);
-        if (result == 0)
-            result = make_named(parent, chosen, 1, &folder);
-        if (result < 0) {
+        run_folder_done(&folder);
+        folder.name = mem_strdup(chosen);
+        if (!folder.name || path_make_temporary(chosen, &folder.path) < 0) {
             run_folder_done(&folder);
             return err_set(err, code,
                            "The logs folder %s cannot be written (%s), and neither can %s. "
                            "Give another with --logs-dir.",
-                           logs_dir, err_text(code), parent);
+                           logs_dir, err_text(code), path_temporary());
         }
         snprintf(folder.note, sizeof folder.note,
                  "The logs folder %s cannot be written (%s). The results are in %s.", logs_dir,

@@ -19,7 +19,4 @@ int run_folder_make(const char *logs_dir, const char *name, const char *script,
                     struct run_folder *ret_folder, struct leat_err *err);
 void run_folder_done(struct run_folder *folder);
 
-/* The folder for what only lives as long as the run (TMPDIR, or /tmp). */
-const char *run_folder_temporary(void);
-
 #endif

@@ -6,7 +6,6 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "cli/group_witness.h"
-#include "cli/run_folder.h"
 #include "record/layout.h"
 
 #include <fcntl.h>
@@ -53,7 +52,7 @@ struct loop {
  * sockets are short, so a long TMPDIR falls back to /tmp. */
 static int open_listener(struct loop *loop, struct leat_err *err)
 {
-    const char *parents[] = {run_folder_temporary(), "/tmp", "/dev/shm"};
+    const char *parents[] = {path_temporary(), "/tmp", "/dev/shm"};
     int made = 0;
     for (size_t i = 0; i < sizeof parents / sizeof *parents && !made; i++) {
         if (strlen(parents[i]) > 60)

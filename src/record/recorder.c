@@ -113,8 +113,10 @@ static int open_locked(void)
     if (atomic_load(&hopeless))
         return -ENOTCONN;
     const char *path = getenv("LEAT_SOCKET");
-    if (!path || !*path)
+    if (!path || !*path) {
+        atomic_store(&wanted, 0); /* so that records cost nothing; a later open may find one */
         return -ENOENT;
+    }
     int fd = memfd_create("leat-record", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;

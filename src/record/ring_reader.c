@@ -10,13 +10,14 @@ int ring_reader_open(struct ring_reader *reader, int memfd, struct leat_err *err
 {
     struct stat st;
     *reader = (struct ring_reader){0};
-    if (fstat(memfd, &st) < 0)
-        return err_set(err, -errno, "A process sent a descriptor that cannot be read: %s.",
-                       err_text(errno));
+    /* First the seal, then the size: a size that was read before the seal may have shrunk since. */
     int seals = fcntl(memfd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK))
         return err_set(err, -LEAT_E_FOREIGN,
                        "A process sent memory that could shrink under its reader.");
+    if (fstat(memfd, &st) < 0)
+        return err_set(err, -errno, "A process sent a descriptor that cannot be read: %s.",
+                       err_text(errno));
     if (st.st_size < (off_t)sizeof(struct rec_area))
         return err_set(err, -LEAT_E_CORRUPT,
                        "A process sent %lld bytes of shared memory where %zu are needed.",

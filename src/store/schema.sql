@@ -121,7 +121,7 @@ CREATE TABLE memory_samples (    -- torch's allocator, told by the process
     t_ns INTEGER, rank INTEGER, device INTEGER, step INTEGER, allocated INTEGER, reserved INTEGER
 );
 CREATE TABLE lost (              -- what was not seen, and why
-    what TEXT,                   -- records, ranks, probes, samples
+    what TEXT,                   -- records, ranks, probes, samples, rows, notes (docs/run-db.md)
     n    INTEGER,
     why  TEXT
 );

@@ -89,10 +89,10 @@ int store_set_metaf(struct store_writer *w, const char *key, const char *fmt, ..
  * go when `first` is among them: a histogram cannot give back a part. */
 int store_drop_steps(struct store_writer *w, int rank, int64_t first);
 
-/* Closes and tells where the database is now (*ret_path is the caller's to mem_free; ret_path may
- * be NULL). When the disk failed, `note` holds the sentence to tell the user; else it is "". Fails
- * only when the database could be put nowhere: *ret_path is then not set. The writer is freed in
- * any case. */
+/* Closes and tells where the database is now (*ret_path is the caller's to mem_free; ret_path and
+ * `note` may be NULL). When the disk failed, `note` holds the sentence to tell the user; else it is
+ * "". Fails only when the database could be put nowhere: *ret_path is then not set. The writer is
+ * freed in any case; a NULL writer is nothing to close, and 0. */
 int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err *note);
 
 /* ---- reading ---------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ struct store_reader;
 
 int store_reader_open(const char *path, struct store_reader **ret_reader, struct leat_err *err);
 /* For a run whose database lives in memory until the end (full disk): reads the writer's own
- * connection. The writer must outlive the reader. */
+ * connection. The writer must be open, and outlive the reader. */
 int store_reader_of_writer(struct store_writer *w, struct store_reader **ret_reader,
                            struct leat_err *err);
 void store_reader_close(struct store_reader *reader); /* takes NULL */

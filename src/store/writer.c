@@ -562,6 +562,8 @@ int store_writer_close(struct store_writer *w, char **ret_path, struct leat_err 
     char *unwanted = NULL;
     ret_path = ret_path ? ret_path : &unwanted;
     err_set(note, 0, "%s", "");
+    if (!w)
+        return 0;
     int code = store_flush(w);
     if (code == -ENOMEM)
         code = store_flush(w); /* nothing was lost, and there is no later flush to hope for */

@@ -136,8 +136,14 @@ static int save_at(struct store_writer *w, const char *path)
         goto out;
     }
     close(fd);
-    int rc = sqlite3_open_v2(temporary, &disk, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    /* Without a journal: the file is nobody's until it is renamed. */
+    /* Without locks and journal: the file is nobody's until it is renamed, and a file system that
+     * has no locks (Lustre mounted without flock) may be why we are here. */
+    char *uri = sql_uri(temporary, "mode=rw&nolock=1");
+    int rc =
+        uri ? sqlite3_open_v2(uri, &disk,
+                              SQLITE_OPEN_URI | SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL)
+            : SQLITE_NOMEM;
+    mem_free(uri);
     if (rc == SQLITE_OK)
         rc = sql_exec(disk, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF");
     if (rc == SQLITE_OK)
@@ -177,17 +183,14 @@ static void run_name_of(const char *path, char *ret_name, size_t bytes)
 /* A new folder in the temporary folder, and the path of the database in it. */
 static char *elsewhere(struct store_writer *w, int *ret_code)
 {
-    char name[64], folder[160];
+    char name[256], *folder = NULL, *path = NULL;
     run_name_of(w->path, name, sizeof name);
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "leat-%s-XXXXXX", name);
-    char *template = path_join(tmp && *tmp ? tmp : "/tmp", folder, NULL);
-    char *path = NULL;
-    if (template && !mkdtemp(template))
-        *ret_code = -errno;
-    else if (template)
-        path = path_join(template, "run.db", NULL);
-    mem_free(template);
+    *ret_code = path_make_temporary(name, &folder);
+    if (*ret_code == 0 && !(path = path_join(folder, "run.db", NULL))) {
+        *ret_code = -ENOMEM;
+        rmdir(folder);
+    }
+    mem_free(folder);
     return path;
 }
 

@@ -98,7 +98,7 @@ static int thin_samples(struct store_writer *w, int i)
     snprintf(sql, sizeof sql, "SELECT coalesce((SELECT value FROM meta WHERE key='thinned.%s'),0)",
              table);
     int rc = sql_int(w->db, sql, &window);
-    /* The first window is two seconds: twice the shortest sampling period in use. */
+    /* The first window is two seconds: twice the usual period of sampling. */
     window = window ? window : INT64_C(2000000000);
     while (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i) / 2 && window < INT64_C(1) << 60) {
         snprintf(sql, sizeof sql,

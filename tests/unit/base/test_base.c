@@ -127,7 +127,18 @@ static void files_are_whole_or_untouched(void **state)
     rmdir(deep);
     char *middle = path_join(folder, "a", NULL);
     rmdir(middle);
+    char *temporary = NULL, *start = path_join(folder, "leat-a b-", NULL);
+    setenv("TMPDIR", folder, 1);
+    assert_int_equal(path_make_temporary("a b", &temporary), 0);
+    assert_int_equal(strncmp(temporary, start, strlen(start)), 0);
+    assert_int_equal(stat(temporary, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    rmdir(temporary);
+    setenv("TMPDIR", "not/from/the/root", 1);
+    assert_string_equal(path_temporary(), "/tmp");
     assert_int_equal(rmdir(folder), 0); /* no temporary file was left */
+    mem_free(temporary);
+    mem_free(start);
     mem_free(file);
     mem_free(deep);
     mem_free(middle);

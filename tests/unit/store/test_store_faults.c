@@ -341,6 +341,28 @@ static void a_folder_that_vanishes(void **state)
     mem_free(place);
 }
 
+static int no_locks(int fd, int command, ...)
+{
+    errno = ENOSYS;
+    return -1;
+}
+
+/* Lustre without -o flock: the run is written at its end, and to its own place. */
+static void a_file_system_without_locks(void **state)
+{
+    fresh_folders();
+    struct leat_err note = {""};
+    sqlite3_vfs *unix_vfs = sqlite3_vfs_find("unix");
+    sqlite3_syscall_ptr real = unix_vfs->xGetSystemCall(unix_vfs, "fcntl");
+    unix_vfs->xSetSystemCall(unix_vfs, "fcntl", (sqlite3_syscall_ptr)no_locks);
+    char *place = record_run(test_path("full/run.db"), &note);
+    unix_vfs->xSetSystemCall(unix_vfs, "fcntl", real);
+    assert_string_equal(place, test_path("full/run.db"));
+    assert_non_null(strstr(note.text, "complete"));
+    check_run(place);
+    mem_free(place);
+}
+
 static void every_allocation_of_ours(void **state)
 {
     unsigned long n = 1, made;
@@ -570,6 +592,7 @@ int main(void)
         cmocka_unit_test(files_that_cannot_be_opened),
         cmocka_unit_test(no_room_anywhere),
         cmocka_unit_test(a_folder_that_vanishes),
+        cmocka_unit_test(a_file_system_without_locks),
         cmocka_unit_test(every_allocation_of_ours),
         cmocka_unit_test(every_allocation_of_sqlite),
         cmocka_unit_test(allocations_during_the_rescue),

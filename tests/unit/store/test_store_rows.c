@@ -223,6 +223,7 @@ static void a_callback_may_stop(void **state)
     assert_int_equal(rows, 3);
     store_reader_close(r);
     store_reader_close(NULL);
+    assert_int_equal(store_writer_close(NULL, NULL, NULL), 0);
 }
 
 static void phases_have_the_names_of_the_columns(void **state)
