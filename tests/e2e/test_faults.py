@@ -300,20 +300,21 @@ def test_file_size_limit_loses_nothing(box):
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_full_disk_during_the_run(box):
     (box / "logs").mkdir()
+    # 1499 steps alone take 100 kB, and the empty database 57 kB: they cannot fit.
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "t", box / "logs"]).returncode:
         pytest.skip("this machine does not let root mount a tmpfs")
     try:
         got = leat(
-            box, "--run-name", "r", "train.py", "499", "0.001", env=environment(TMPDIR=str(box))
+            box, "--run-name", "r", "train.py", "1499", "0.001", env=environment(TMPDIR=str(box))
         )
     finally:
         subprocess.run(["umount", box / "logs"], check=True)
-    assert got.returncode == 0 and got.stdout.endswith(b"steps=499\n")
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=1499\n")
     databases = list(box.glob("leat-*/**/run.db"))
     assert databases, got.stderr
     assert str(databases[0].parent).encode() in got.stderr
     with sqlite3.connect(f"file:{databases[0]}?mode=ro", uri=True) as db:
-        assert db.execute("SELECT count(*) FROM steps").fetchone() == (499,)
+        assert db.execute("SELECT count(*) FROM steps").fetchone() == (1499,)
 
 
 @pytest.mark.skipif(
