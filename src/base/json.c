@@ -37,13 +37,18 @@ int json_read_file(const char *path, size_t most_bytes, json_t **ret_object, str
     return result < 0 ? err_set(err, result, "%s cannot be read: %s.", path, why.text) : 0;
 }
 
+char *json_to_text(const json_t *value)
+{
+    return json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+}
+
 int json_write_file(const char *path, const json_t *value, struct leat_err *err)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = json_to_text(value);
     if (!text)
         return err_set(err, -ENOMEM, "Out of memory while writing %s.", path);
     int result = path_write_file(path, text, strlen(text), err);
-    free(text); /* jansson's, so libc's */
+    free(text);
     return result;
 }
 

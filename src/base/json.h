@@ -12,8 +12,12 @@
 int json_read_file(const char *path, size_t most_bytes, json_t **ret_object, struct leat_err *err);
 /* Parses untrusted text into an object; nesting is bounded by jansson (2048 levels). */
 int json_parse(const char *text, size_t bytes, json_t **ret_object, struct leat_err *err);
-/* Writes to `path`.tmp and renames, so that readers see the old file or the new one. Numbers are
- * written with up to 12 significant digits: enough for every figure, short enough to read. */
+/* The one form in which JSON leaves leat: indented, numbers with up to 12 significant digits,
+ * enough for every figure and short enough to read. NULL when out of memory; jansson's, so to be
+ * given to free(). */
+char *json_to_text(const json_t *value);
+/* The same into a file: to `path`.tmp and renamed, so that readers see the old file or the new one.
+ */
 int json_write_file(const char *path, const json_t *value, struct leat_err *err);
 
 /* Members by path, "step_time.phases.input.share"; NULL or the default when absent or of another

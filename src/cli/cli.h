@@ -8,6 +8,9 @@
 #ifndef LEAT_CLI_CLI_H
 #define LEAT_CLI_CLI_H
 
+#include "base/json.h"
+#include "base/str.h"
+
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_FOUND = 3 };
 
 #ifndef LEAT_VERSION
@@ -32,6 +35,12 @@ int cli_usage(const struct command *command, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Prints "leat: <sentence>"; returns EXIT_FAILED. */
 int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* 1 when argv[*i] is the option `name`, as "--name=value" or with the value in the next word, which
+ * is then taken; *ret_value is NULL when there is none. 0 when it is another word. */
+int cli_option(const char *name, int argc, char **argv, int *i, const char **ret_value);
+/* Results, on stdout; EXIT_OK, or EXIT_FAILED after a sentence. The text is freed. */
+int cli_print_json(const json_t *value);
+int cli_print_text(struct str *text);
 /* 1 when `fd` is a terminal and NO_COLOR is unset. */
 int cli_colour(int fd);
 

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
     "usage: leat check [--json] [--python PATH]\n"
@@ -188,17 +189,16 @@ static json_t *to_json(const struct check *check)
 static int parse_options(int argc, char **argv, int *json, const char **python)
 {
     for (int i = 1; i < argc; i++) {
+        const char *value;
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             fputs(usage, stdout);
             return EXIT_OK;
         } else if (strcmp(argv[i], "--json") == 0) {
             *json = 1;
-        } else if (strncmp(argv[i], "--python=", 9) == 0 && argv[i][9]) {
-            *python = argv[i] + 9;
-        } else if (strcmp(argv[i], "--python") == 0 && i + 1 < argc && argv[i + 1][0]) {
-            *python = argv[++i];
-        } else if (strncmp(argv[i], "--python", 8) == 0) {
-            return cli_usage(&command_check, "--python needs the path of a Python.");
+        } else if (cli_option("--python", argc, argv, &i, &value)) {
+            if (!value || !*value)
+                return cli_usage(&command_check, "--python needs the path of a Python.");
+            *python = value;
         } else if (argv[i][0] == '-') {
             return cli_usage(&command_check, "There is no option %s.", argv[i]);
         } else {
@@ -209,26 +209,17 @@ static int parse_options(int argc, char **argv, int *json, const char **python)
     return -1;
 }
 
-static int print_check(const struct check *check, int json)
+static int print_check(const struct check *check, int as_json)
 {
-    int failed;
-    if (json) {
+    if (as_json) {
         json_t *all = to_json(check);
-        failed = !all || json_dumpf(all, stdout, JSON_INDENT(2)) < 0;
+        int status = cli_print_json(all);
         json_decref(all);
-        putchar('\n');
-    } else {
-        struct str s = {0};
-        add_text(&s, check, cli_colour(1));
-        failed = s.failed;
-        fputs(str_text(&s), stdout);
-        str_done(&s);
+        return status;
     }
-    if (failed)
-        return cli_fail("Out of memory.");
-    if (fflush(stdout) != 0)
-        return cli_fail("The results cannot be written.");
-    return works(check) ? EXIT_OK : EXIT_FAILED;
+    struct str text = {0};
+    add_text(&text, check, cli_colour(STDOUT_FILENO));
+    return cli_print_text(&text);
 }
 
 static int run_check(int argc, char **argv)
@@ -242,6 +233,8 @@ static int run_check(int argc, char **argv)
     check_python(&check, python);
     check_machine(&check);
     status = print_check(&check, json);
+    if (status == EXIT_OK && !works(&check))
+        status = EXIT_FAILED;
     for (int i = 0; i < check.count; i++)
         json_decref(check.items[i].facts);
     return status;

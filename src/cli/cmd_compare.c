@@ -5,7 +5,6 @@
 #include "report/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,22 +55,6 @@ static int parse_threshold(const char *value, struct options *o)
     return EXIT_OK;
 }
 
-/* The value of option `name` at argv[*i], as "--name=value" or in the next word. 1 when it is that
- * option (*ret_value is NULL when the value is missing), 0 otherwise. */
-static int option_at(const char *name, int argc, char **argv, int *i, const char **ret_value)
-{
-    size_t length = strlen(name);
-    if (strncmp(argv[*i], name, length) != 0)
-        return 0;
-    if (argv[*i][length] == '=')
-        *ret_value = argv[*i] + length + 1;
-    else if (argv[*i][length] == 0)
-        *ret_value = *i + 1 < argc ? argv[++*i] : NULL;
-    else
-        return 0;
-    return 1;
-}
-
 static int parse_options(int argc, char **argv, struct options *o)
 {
     int plain = 0; /* after "--" a word is a run, whatever it looks like */
@@ -85,10 +68,10 @@ static int parse_options(int argc, char **argv, struct options *o)
             return -1;
         } else if (!plain && strcmp(word, "--json") == 0) {
             o->json = 1;
-        } else if (!plain && option_at("--threshold", argc, argv, &i, &value)) {
+        } else if (!plain && cli_option("--threshold", argc, argv, &i, &value)) {
             usage = value ? parse_threshold(value, o)
                           : cli_usage(&command_compare, "--threshold needs a value, such as 3%%.");
-        } else if (!plain && option_at("--fail-on", argc, argv, &i, &value)) {
+        } else if (!plain && cli_option("--fail-on", argc, argv, &i, &value)) {
             usage = value ? parse_fail_on(value, o)
                           : cli_usage(&command_compare, "--fail-on needs regression or mixed.");
         } else if (!plain && word[0] == '-' && word[1]) {
@@ -112,25 +95,11 @@ static int parse_options(int argc, char **argv, struct options *o)
 
 static int print_result(const json_t *result, int as_json)
 {
-    int status = EXIT_OK;
-    if (as_json) {
-        char *text = json_dumps(result, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-        if (!text)
-            return cli_fail("Out of memory.");
-        puts(text);
-        free(text); /* jansson's, so libc's */
-    } else {
-        struct str text = {0};
-        compare_text(result, cli_colour(STDOUT_FILENO), &text);
-        if (text.failed)
-            status = cli_fail("Out of memory.");
-        else
-            fputs(str_text(&text), stdout);
-        str_done(&text);
-    }
-    if (fflush(stdout) != 0)
-        return cli_fail("The comparison cannot be written: %s.", err_text(errno));
-    return status;
+    struct str text = {0};
+    if (as_json)
+        return cli_print_json(result);
+    compare_text(result, cli_colour(STDOUT_FILENO), &text);
+    return cli_print_text(&text);
 }
 
 static int run(int argc, char **argv)

@@ -56,16 +56,14 @@ static void note(struct session *s, const char *text)
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static const char *option_value(const char *name, int argc, char **argv, int *i)
+static int parse_max_steps(const char *value, struct options *o)
 {
-    size_t length = strlen(name);
-    if (strncmp(argv[*i], name, length) != 0)
-        return NULL;
-    if (argv[*i][length] == '=')
-        return argv[*i] + length + 1;
-    if (argv[*i][length] == 0 && *i + 1 < argc)
-        return argv[++*i];
-    return NULL;
+    uint64_t steps;
+    if (num_parse_u64(value, &steps) < 0 || steps == 0 || steps > INT64_MAX)
+        return cli_usage(&command_run, "--max-steps takes a whole number above 0, not \"%s\".",
+                         value);
+    o->max_steps = (int64_t)steps;
+    return EXIT_OK;
 }
 
 /* Our options end at the first word that is not one: all after it belongs to the training. */
@@ -73,37 +71,32 @@ static int parse_options(int argc, char **argv, struct options *o)
 {
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
-        const char *value;
-        if (strcmp(argv[i], "--") == 0) {
+        const char *word = argv[i], *value = "";
+        if (strcmp(word, "--") == 0) {
             i++;
             break;
-        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
             fputs(command_run.usage, stdout);
             return -1;
-        } else if (strcmp(argv[i], "--json") == 0) {
+        } else if (strcmp(word, "--json") == 0) {
             o->json = 1;
-        } else if (strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "-q") == 0) {
+        } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
             o->quiet = 1;
-        } else if ((value = option_value("--run-name", argc, argv, &i))) {
+        } else if (cli_option("--run-name", argc, argv, &i, &value)) {
             o->run_name = value;
-        } else if ((value = option_value("--logs-dir", argc, argv, &i))) {
+        } else if (cli_option("--logs-dir", argc, argv, &i, &value)) {
             o->logs_dir = value;
-        } else if ((value = option_value("--max-steps", argc, argv, &i))) {
-            uint64_t steps;
-            if (num_parse_u64(value, &steps) < 0 || steps == 0 || steps > INT64_MAX)
-                return cli_usage(&command_run,
-                                 "--max-steps takes a whole number above 0, not "
-                                 "\"%s\".",
-                                 value);
-            o->max_steps = (int64_t)steps;
-        } else if (strcmp(argv[i], "--run-name") == 0 || strcmp(argv[i], "--logs-dir") == 0 ||
-                   strcmp(argv[i], "--max-steps") == 0) {
-            return cli_usage(&command_run, "%s needs a value.", argv[i]);
+        } else if (cli_option("--max-steps", argc, argv, &i, &value)) {
+            int usage = value ? parse_max_steps(value, o) : EXIT_OK;
+            if (usage)
+                return usage;
         } else {
             return cli_usage(&command_run,
                              "There is no option %s. Options of the training come after its name.",
-                             argv[i]);
+                             word);
         }
+        if (!value)
+            return cli_usage(&command_run, "%s needs a value.", word);
     }
     if (i >= argc)
         return cli_usage(&command_run, "What should be run? Give a script or a command.");
@@ -273,9 +266,9 @@ static void write_summary(struct session *s, const char *database, const json_t 
 static void tell(const struct session *s, const json_t *summary)
 {
     if (summary && s->options.json) {
-        char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+        char *text = json_to_text(summary);
         fprintf(stderr, "%s\n", text ? text : "{}");
-        free(text); /* jansson's */
+        free(text);
     } else if (summary && !s->options.quiet) {
         struct str text = {0};
         report_text(summary, cli_colour(STDERR_FILENO), &text);
@@ -416,8 +409,9 @@ const struct command command_run = {
              "  leat run -- python -m mypackage.train\n"
              "  leat run bash launch.sh\n"
              "\n"
-             "Exit status: the training's own; 2 for a usage error, 126 or 127 when the\n"
-             "command cannot be run.\n"
+             "Exit status: the training's own; 1 when the script cannot be read or there is no\n"
+             "Python to run it, 2 for a usage error, also when the run name exists, 126 or\n"
+             "127 when the command cannot be run.\n"
              "\n"
              "Then: leat view, leat compare\n",
     .run = run,

@@ -5,7 +5,6 @@
 #include "report/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,7 +38,7 @@ static int parse_options(int argc, char **argv, struct options *o)
 {
     int plain = 0; /* after "--" a word is a run, whatever it looks like */
     for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
+        const char *word = argv[i], *value;
         int usage = EXIT_OK;
         if (!plain && strcmp(word, "--") == 0) {
             plain = 1;
@@ -48,12 +47,9 @@ static int parse_options(int argc, char **argv, struct options *o)
             return -1;
         } else if (!plain && strcmp(word, "--json") == 0) {
             o->json = 1;
-        } else if (!plain && strncmp(word, "--fail-on=", 10) == 0) {
-            usage = parse_level(word + 10, o);
-        } else if (!plain && strcmp(word, "--fail-on") == 0) {
-            if (i + 1 == argc)
-                return cli_usage(&command_view, "--fail-on needs info, warning or critical.");
-            usage = parse_level(argv[++i], o);
+        } else if (!plain && cli_option("--fail-on", argc, argv, &i, &value)) {
+            usage = value ? parse_level(value, o)
+                          : cli_usage(&command_view, "--fail-on needs info, warning or critical.");
         } else if (!plain && word[0] == '-' && word[1]) {
             return cli_usage(&command_view, "There is no option %s.", word);
         } else if (o->run) {
@@ -82,25 +78,11 @@ static int worst_level(const json_t *summary)
 
 static int print_summary(const json_t *summary, int as_json)
 {
-    int result = EXIT_OK;
-    if (as_json) {
-        char *text = json_dumps(summary, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-        if (!text)
-            return cli_fail("Out of memory.");
-        puts(text);
-        free(text); /* jansson's, so libc's */
-    } else {
-        struct str text = {0};
-        report_text(summary, cli_colour(STDOUT_FILENO), &text);
-        if (text.failed)
-            result = cli_fail("Out of memory.");
-        else
-            fputs(str_text(&text), stdout);
-        str_done(&text);
-    }
-    if (fflush(stdout) != 0)
-        return cli_fail("The report cannot be written: %s.", err_text(errno));
-    return result;
+    struct str text = {0};
+    if (as_json)
+        return cli_print_json(summary);
+    report_text(summary, cli_colour(STDOUT_FILENO), &text);
+    return cli_print_text(&text);
 }
 
 static int run(int argc, char **argv)

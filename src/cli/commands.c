@@ -80,6 +80,47 @@ int cli_fail(const char *fmt, ...)
     return EXIT_FAILED;
 }
 
+int cli_option(const char *name, int argc, char **argv, int *i, const char **ret_value)
+{
+    size_t length = strlen(name);
+    if (strncmp(argv[*i], name, length) != 0)
+        return 0;
+    if (argv[*i][length] == '=')
+        *ret_value = argv[*i] + length + 1;
+    else if (argv[*i][length] == 0)
+        *ret_value = *i + 1 < argc ? argv[++*i] : NULL;
+    else
+        return 0;
+    return 1;
+}
+
+static int print(const char *text)
+{
+    if (!text)
+        return cli_fail("Out of memory.");
+    fputs(text, stdout);
+    if (fflush(stdout) != 0)
+        return cli_fail("The results cannot be written: %s.", err_text(errno));
+    return EXIT_OK;
+}
+
+int cli_print_json(const json_t *value)
+{
+    char *text = value ? json_to_text(value) : NULL;
+    int status = print(text);
+    if (status == EXIT_OK)
+        status = print("\n");
+    free(text);
+    return status;
+}
+
+int cli_print_text(struct str *text)
+{
+    int status = print(text->failed ? NULL : str_text(text));
+    str_done(text);
+    return status;
+}
+
 int cli_colour(int fd)
 {
     const char *off = getenv("NO_COLOR");

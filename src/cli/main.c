@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     if (command)
         return command->run(argc - 1, argv + 1);
     const struct command *near = command_suggest(word);
-    fprintf(stderr, "leat: there is no command \"%s\".", word);
+    fprintf(stderr, "leat: There is no command \"%s\".", word);
     if (near)
         fprintf(stderr, " Did you mean \"leat %s\"?\n", near->name);
     else

@@ -26,13 +26,16 @@ static void name_from_script(const char *script, char *ret_name, size_t bytes)
         snprintf(ret_name, bytes, "run");
 }
 
+enum { NAME_MOST = 200 }; /* bytes; file systems take 255, and leat adds to it at times */
+
 static int check_name(const char *name, struct leat_err *err)
 {
     if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-        strlen(name) > 200)
+        strlen(name) > NAME_MOST)
         return err_set(err, -LEAT_E_USAGE,
-                       "\"%s\" cannot be a run name: it must be the name of a folder, without '/'.",
-                       name);
+                       "\"%.60s%s\" cannot be a run name: it must be the name of a folder, without "
+                       "'/' and of at most %d bytes.",
+                       name, strlen(name) > 60 ? "..." : "", NAME_MOST);
     return 0;
 }
 
