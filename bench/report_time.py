@@ -4,13 +4,11 @@
 
 Databases are recorded by the real writer (make_db) and reported by the code that `leat run` uses
 (time_report): reading, diagnosis, summary and text, both files written and synced. The report is
-made seven times and the quickest is judged, the one that had the machine to itself; the median is
-printed too. With --long, also records a million steps of 8 ranks and ten million of one, and judges their size.
+made seven times; the median is judged, and the quickest printed beside it. With --long, also records a million steps of 8 ranks and ten million of one, and judges their size.
 """
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,17 +41,17 @@ def measure(build, folder, bars):
     print("\nA recorded run:")
     path, _ = record(build, folder, RANKS, STEPS)
     times = [run(os.path.join(build, "bench", "time_report"), path, folder) for _ in range(7)]
-    best = min(times, key=lambda t: t["total_ms"])
+    middle = sorted(times, key=lambda t: t["total_ms"])[len(times) // 2]
     print(
-        f"  report in {best['total_ms']:.0f} ms (reading {best['load_ms']:.0f}, diagnosis "
-        f"{best['diagnose_ms']:.0f}, summary and text {best['report_ms']:.0f}); median "
-        f"{statistics.median(t['total_ms'] for t in times):.0f} ms"
+        f"  report in {middle['total_ms']:.0f} ms (reading {middle['load_ms']:.0f}, diagnosis "
+        f"{middle['diagnose_ms']:.0f}, summary and text {middle['report_ms']:.0f}); quickest "
+        f"{min(t['total_ms'] for t in times):.0f} ms"
     )
     bars.add(
         f"report of {STEPS:,} steps on {RANKS} ranks",
-        f"{best['total_ms']:.0f} ms",
+        f"{middle['total_ms']:.0f} ms",
         f"at most {MOST_REPORT_MS} ms",
-        best["total_ms"] <= MOST_REPORT_MS,
+        middle["total_ms"] <= MOST_REPORT_MS,
     )
 
 
