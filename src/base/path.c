@@ -41,9 +41,10 @@ int path_make_dirs(const char *path, struct leat_err *err)
         char end = copy[i];
         copy[i] = 0;
         struct stat st;
-        if (mkdir(copy, 0700) < 0 && errno != EEXIST && !(stat(copy, &st) == 0))
-            result =
-                err_set(err, -errno, "The folder %s cannot be made: %s.", copy, err_text(errno));
+        int code = mkdir(copy, 0700) < 0 ? errno : 0;
+        /* On a read-only disk mkdir says so also of a folder that is there. */
+        if (code && code != EEXIST && stat(copy, &st) < 0)
+            result = err_set(err, -code, "The folder %s cannot be made: %s.", copy, err_text(code));
         else if (!end && (stat(copy, &st) < 0 || !S_ISDIR(st.st_mode)))
             result = err_set(err, -ENOTDIR, "%s is not a folder.", copy);
         copy[i] = end;
@@ -138,13 +139,17 @@ const char *path_temporary(void)
 /* A name that others could guess would let them make the folder first. */
 int path_make_temporary(const char *name, char **ret_path)
 {
-    struct str path = {0};
-    str_addf(&path, "%s/leat-%.200s-XXXXXX", path_temporary(), name);
-    int result = path.failed ? -ENOMEM : mkdtemp(path.text) ? 0 : -errno;
-    if (result < 0)
-        str_done(&path);
-    else
-        *ret_path = path.text;
+    const char *const parents[] = {path_temporary(), "/tmp"};
+    int result = -ENOENT;
+    for (size_t i = 0; i < 2 && result < 0; i++) {
+        struct str path = {0};
+        str_addf(&path, "%s/leat-%.200s-XXXXXX", parents[i], name);
+        result = path.failed ? -ENOMEM : mkdtemp(path.text) ? 0 : -errno;
+        if (result < 0)
+            str_done(&path);
+        else
+            *ret_path = path.text;
+    }
     return result;
 }
 

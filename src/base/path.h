@@ -25,7 +25,8 @@ int path_write_file(const char *path, const void *bytes, size_t count, struct le
  * else /tmp. */
 const char *path_temporary(void);
 
-/* Makes a new folder `leat-<name>-XXXXXX` (0700) there. *ret_path is the caller's to mem_free. */
+/* Makes a new folder `leat-<name>-XXXXXX` (0700) there, or in /tmp where that fails. *ret_path is
+ * the caller's to mem_free. */
 int path_make_temporary(const char *name, char **ret_path);
 
 int path_exists(const char *path); /* 1 or 0; 1 also for a dangling link */

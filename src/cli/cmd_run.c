@@ -5,8 +5,10 @@
  *     collector_finish ─► facts ─► findings ─► final_summary.json, .txt ─► stderr ─► its exit
  * status
  *
- * Nothing here may cost the user their training: whatever of leat fails (no folder, no database, no
- * Python part) is told at the end in a sentence, and the training still runs.
+ * Nothing here may cost the user their training. What is wrong before it starts (a run name that
+ * exists, no folder at all that can be written) is refused at once, while nothing is lost yet;
+ * whatever of leat fails later (no database, no Python part, no socket) is told at the end in a
+ * sentence, and the training still runs.
  */
 #include "cli/cli.h"
 

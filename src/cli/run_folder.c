@@ -109,8 +109,8 @@ int run_folder_make(const char *logs_dir, const char *name, const char *script,
         if (!folder.name || path_make_temporary(chosen, &folder.path) < 0) {
             run_folder_done(&folder);
             return err_set(err, code,
-                           "The logs folder %s cannot be written (%s), and neither can %s. "
-                           "Give another with --logs-dir.",
+                           "The logs folder %s cannot be written (%s), and neither can %s or "
+                           "/tmp. Give another with --logs-dir.",
                            logs_dir, err_text(code), path_temporary());
         }
         snprintf(folder.note, sizeof folder.note,

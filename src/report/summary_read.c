@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char file_name[] = "final_summary.json";
 static const char logs_name[] = "logs";
@@ -135,6 +136,8 @@ static int say_missing(const char *path, struct leat_err *err)
 /* A run's folder without a summary: leat itself was stopped, or the run still goes on. */
 static int say_unfinished(const char *folder, struct leat_err *err)
 {
+    if (access(folder, R_OK | X_OK) < 0)
+        return err_set(err, -errno, "%.300s cannot be read: %s.", folder, err_text(errno));
     char *database = path_join(folder, "run.db", NULL);
     int recorded = database && path_exists(database);
     mem_free(database);

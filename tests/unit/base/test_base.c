@@ -123,6 +123,8 @@ static void files_are_whole_or_untouched(void **state)
     assert_int_equal(path_write_file("/proc/nowhere/f", "x", 1, &err), -ENOENT);
     assert_non_null(strstr(err.text, "/proc/nowhere/f"));
     assert_true(path_make_dirs("/dev/null/x", &err) < 0);
+    int why = path_make_dirs("/sys/leat", &err); /* no rights, or read-only: not "no such file" */
+    assert_true(why < 0 && why != -ENOENT);
     unlink(file);
     rmdir(deep);
     char *middle = path_join(folder, "a", NULL);
@@ -133,6 +135,11 @@ static void files_are_whole_or_untouched(void **state)
     assert_int_equal(strncmp(temporary, start, strlen(start)), 0);
     assert_int_equal(stat(temporary, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
+    rmdir(temporary);
+    mem_free(temporary);
+    setenv("TMPDIR", "/nowhere/at/all", 1);
+    assert_int_equal(path_make_temporary("a", &temporary), 0);
+    assert_int_equal(strncmp(temporary, "/tmp/leat-a-", 12), 0);
     rmdir(temporary);
     setenv("TMPDIR", "not/from/the/root", 1);
     assert_string_equal(path_temporary(), "/tmp");

@@ -307,7 +307,13 @@ static void a_run_is_found_by_file_folder_or_name(void **state)
     mem_free(newest);
     json_decref(s);
     findings_done(&run.findings);
+    unlink("logs/demo/final_summary.json");
+    unlink("logs/unfinished/run.db");
+    rmdir("logs/demo");
+    rmdir("logs/unfinished");
+    rmdir("logs");
     assert_int_equal(chdir("/"), 0);
+    assert_int_equal(rmdir(place), 0);
 }
 
 int main(void)
