@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "base/str.h"
 #include "cli/python_home.h"
 
 #include <fcntl.h>
@@ -78,12 +77,8 @@ static void become_python(const char *python, const char *script, const char *ar
     dup2(out, 1);
     dup2(err, 2);
     unsetenv("LEAT_SOCKET"); /* a check inside a run is no part of that run */
-    if (inject_dir) {
-        const char *old = getenv("PYTHONPATH");
-        struct str path = {0};
-        str_addf(&path, "%s%s%s", inject_dir, old && *old ? ":" : "", old ? old : "");
-        setenv("PYTHONPATH", str_text(&path), 1);
-    }
+    if (inject_dir)
+        python_home_inject(inject_dir);
     execl(python, python, "-c", script, argument, (char *)NULL);
     dprintf(2, "%s\n", err_text(errno));
     _exit(127);

@@ -31,6 +31,11 @@
 #include <time.h>
 #include <unistd.h>
 
+enum {
+    NOTES = 8,
+    HELLO_NOTES = 4 /* of processes that cannot be read: many say the same, and more may follow */
+};
+
 struct options {
     const char *run_name, *logs_dir;
     int64_t max_steps; /* 0: all */
@@ -46,13 +51,13 @@ struct session {
     struct store_writer *writer; /* NULL: nothing can be stored */
     struct collector *collector; /* NULL: nothing is recorded */
     uint64_t start_ns;
-    char notes[8][512]; /* sentences for the end */
+    char notes[NOTES][512]; /* sentences for the end */
     int note_count;
 };
 
 static void note(struct session *s, const char *text)
 {
-    if (*text && s->note_count < 8)
+    if (*text && s->note_count < NOTES)
         snprintf(s->notes[s->note_count++], sizeof s->notes[0], "%s", text);
 }
 
@@ -162,7 +167,7 @@ static void on_hello(void *context, int memfd, pid_t pid)
     struct leat_err err = {""};
     if (!s->collector)
         close(memfd);
-    else if (collector_adopt(s->collector, memfd, pid, &err) < 0)
+    else if (collector_adopt(s->collector, memfd, pid, &err) < 0 && s->note_count < HELLO_NOTES)
         note(s, err.text);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/str.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -106,6 +107,16 @@ int python_home_find(char **ret_package_dir, struct leat_err *err)
     if (slash)
         *slash = 0;
     return python_home_find_near(exe, getenv("LEAT_PYTHON_DIR"), ret_package_dir, err);
+}
+
+int python_home_inject(const char *inject_dir)
+{
+    const char *old = getenv("PYTHONPATH");
+    struct str path = {0};
+    str_addf(&path, "%s%s%s", inject_dir, old && *old ? ":" : "", old ? old : "");
+    int result = path.failed ? -ENOMEM : setenv("PYTHONPATH", path.text, 1) ? -errno : 0;
+    str_done(&path);
+    return result;
 }
 
 /* PATH as execvp reads it: an empty element is the current folder. */

@@ -19,6 +19,11 @@ int python_home_find(char **ret_package_dir, struct leat_err *err);
 int python_home_find_near(const char *exe_dir, const char *override, char **ret_package_dir,
                           struct leat_err *err);
 
+/* Puts the package's _inject folder at the front of this process's PYTHONPATH, for what it is about
+ * to become. An empty part would mean the current folder, so none is made. 0 or a negative errno.
+ */
+int python_home_inject(const char *inject_dir);
+
 /* The Python that a shell would start: python3 on PATH, else python. An activated virtual
  * environment is first on PATH. The path is the caller's to mem_free. 0, -ENOENT, -ENOMEM. */
 int python_find(char **ret_path);

@@ -2,10 +2,9 @@
 #include "cli/run_process.h"
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "base/path.h"
-#include "base/str.h"
 #include "cli/group_witness.h"
+#include "cli/python_home.h"
 #include "record/layout.h"
 
 #include <fcntl.h>
@@ -222,19 +221,10 @@ static int reap(struct loop *loop)
     return 1;
 }
 
-/* PYTHONPATH=inject:old. An empty part would mean the current folder, so none is made. */
 static void set_environment(const struct loop *loop, const char *inject_dir)
 {
-    if (!loop->socket_path[0] || loop->listener < 0 || !inject_dir)
-        return;
-    const char *old = getenv("PYTHONPATH");
-    struct str path = {0};
-    str_addf(&path, "%s%s%s", inject_dir, old && *old ? ":" : "", old ? old : "");
-    if (!path.failed) {
-        setenv("PYTHONPATH", path.text, 1);
+    if (loop->listener >= 0 && inject_dir && python_home_inject(inject_dir) == 0)
         setenv("LEAT_SOCKET", loop->socket_path, 1);
-    }
-    str_done(&path);
 }
 
 /* The pipe closes by itself when exec works; otherwise it brings the errno. */
