@@ -1,5 +1,6 @@
 /* rule_cpu.c: HIGH CPU: the machine's cores are all busy. Training on the CPU does that by nature,
- * and it is a remark there. A run on a GPU needs free cores to feed it: there it is a warning. */
+ * and it is a remark there, which says how much of it others take. A run on a GPU needs free cores
+ * to feed it: there it is a warning. */
 #include "diagnose/rule.h"
 
 #include <math.h>
@@ -28,19 +29,19 @@ void rule_cpu(const struct facts *facts, struct findings *found)
     int has_gpu = facts->gpu_sample_count > 0, foreign = all - own >= FOREIGN;
     struct finding *f =
         findings_add(found, "HIGH CPU", SECTION_SYSTEM, has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
-    finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% with this run%s.",
-                100 * all, 100 * own,
-                has_gpu || foreign ? "" : ", as is natural for training on the CPU");
-    if (foreign)
-        finding_advise(f,
-                       "Other processes take %.0f %% of the machine: stop them, or move the run.",
-                       100 * (all - own));
-    else if (has_gpu)
-        finding_advise(f,
-                       "Free cores for feeding the GPU: fewer or cheaper DataLoader workers, and "
-                       "torch.set_num_threads(1) in them.");
-    else
-        finding_advise(f, "Nothing needs to change.");
+    if (foreign) {
+        finding_say(f,
+                    "The machine's cores were busy %.0f %% of the time: %.0f %% for this run, "
+                    "%.0f %% for other processes.",
+                    100 * all, 100 * own, 100 * (all - own));
+        finding_advise(f, "Stop the other processes, or move the run.");
+    } else {
+        finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% for this run%s.",
+                    100 * all, 100 * own, has_gpu ? "" : ", as is natural for training on the CPU");
+        finding_advise(f, has_gpu ? "Free cores for feeding the GPU: fewer or cheaper DataLoader "
+                                    "workers, and torch.set_num_threads(1) in them."
+                                  : "Nothing needs to change.");
+    }
     finding_prove(f, "machine CPU use", all, "ratio", "sys_samples");
     finding_prove(f, "CPU use of this run", own, "ratio", "sys_samples");
 }
