@@ -1,8 +1,8 @@
 """Watches a training without a change to it.
 
-install() is called when torch has just been imported, dynamo_imported() when its compiler has.
-Neither raises, whatever torch looks like. Every hook is taken out by remove(): on request, or when
-leat says that it has seen enough.
+install() is called when torch has just been imported, dynamo_imported() when parts of its compiler
+have. Neither raises, whatever torch looks like. Every hook is taken out by remove(): on request, or
+when leat says that it has seen enough.
 """
 
 import atexit
@@ -11,6 +11,7 @@ import traceback
 
 from leat import (
     _core,
+    _hooks_compile,
     _hooks_cuda,
     _hooks_data,
     _hooks_dist,
@@ -91,7 +92,7 @@ def install(torch):
         except Exception:
             _patch.missing(part.__module__.rpartition("_hooks_")[2])
     try:
-        for name in ("torch._dynamo.eval_frame", "torch._dynamo.callback"):
+        for name in _hooks_compile.IMPORTED:
             if name in sys.modules:  # some versions of torch bring it along
                 dynamo_imported(sys.modules[name])
         _state.cost(_measure_cost())
@@ -102,12 +103,10 @@ def install(torch):
 
 
 def dynamo_imported(module):
-    """torch._dynamo.eval_frame or torch._dynamo.callback has come."""
+    """A module of Dynamo that is watched for has come."""
     try:
-        if _tick is not None and module.__name__.endswith("eval_frame"):
-            _hooks_train.hide_from_dynamo(module)
-        elif _tick is not None:
-            _hooks_train.install_compile(module)
+        if _tick is not None:
+            _hooks_compile.IMPORTED[module.__name__](module, _tick)
     except Exception:
         _patch.missing("torch.compile")
 

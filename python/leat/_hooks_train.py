@@ -1,4 +1,4 @@
-"""Backward, optimizer steps with their closures, GradScaler, clipping, checkpoints, compilation.
+"""Backward, optimizer steps with their closures, GradScaler, clipping, checkpoints.
 
 Optimizers are seen through torch's own global step hooks. The post-hook does not run when step()
 raises, and hooks may nest (an optimizer that wraps another), so a thread keeps one open step: the
@@ -9,7 +9,6 @@ Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled 
 vanish there: the test for compiling() comes first, and is a constant to it.
 """
 
-import os
 import sys
 import threading
 
@@ -22,7 +21,7 @@ OPTIMIZER = _core.OPTIMIZER
 begin = _core.begin
 end = _core.end
 
-_optimizers = _state.Serials()
+optimizers = _state.Serials()
 
 
 def make_backward(original, kind=BACKWARD):
@@ -58,7 +57,7 @@ def _number(optimizer):
     try:
         return optimizer._leat
     except AttributeError:
-        number = _optimizers.get(optimizer)
+        number = optimizers.get(optimizer)
         try:
             optimizer._leat = number
         except Exception:
@@ -213,42 +212,3 @@ def install(torch, tick):
     make = make_named("optimizer", compiling)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         _patch_both(utils, utils.clip_grad, name, make, name)
-
-
-def hide_from_dynamo(eval_frame):
-    skip_code = getattr(eval_frame, "skip_code", None)
-    if skip_code is None:  # before torch 2.7 or so
-        skip_code = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "skip_code", None)
-    if skip_code is None:
-        _patch.missing("skip_code")
-    else:
-        _patch.hide_from_dynamo(skip_code)
-    folder = os.path.dirname(eval_frame.__file__)
-    if not os.path.exists(os.path.join(folder, "callback.py")):  # before torch 2.3
-        _patch.missing("torch.compile")
-
-
-def install_compile(callback):
-    """Compilations, told by torch._dynamo.callback: start and end of the outermost one. The
-    handler's lists are emptied by torch._dynamo.reset(), its methods are not."""
-    handler = getattr(callback, "CompilationCallbackHandler", None)
-    starts = []
-
-    def make_start(original):
-        def run_start_callbacks(self, *args, **kwargs):
-            starts[:] = [now()]
-            return original(self, *args, **kwargs)
-
-        return run_start_callbacks
-
-    def make_end(original):
-        def run_end_callbacks(self, *args, **kwargs):
-            if starts:
-                _state.speak()
-                record(_core.COMPILE, 0, 0, 0, starts.pop())
-            return original(self, *args, **kwargs)
-
-        return run_end_callbacks
-
-    _patch.patch(handler, "run_start_callbacks", make_start, "torch.compile")
-    _patch.patch(handler, "run_end_callbacks", make_end, "torch.compile")

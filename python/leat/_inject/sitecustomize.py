@@ -43,6 +43,8 @@ class _Finder:
             "torch": "install",
             "torch._dynamo.callback": "dynamo_imported",
             "torch._dynamo.eval_frame": "dynamo_imported",
+            "torch._dynamo.output_graph": "dynamo_imported",
+            "torch._dynamo.variables.optimizer": "dynamo_imported",
         }
 
     def find_spec(self, name, path=None, target=None):
