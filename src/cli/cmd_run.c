@@ -235,17 +235,9 @@ static void store_end(struct session *s, const struct run_process_end *end)
 static int make_summary(struct session *s, json_t **ret_summary, struct leat_err *err)
 {
     struct store_reader *reader = NULL;
-    struct facts *facts = NULL;
-    struct findings findings = {0};
     int result = store_reader_of_writer(s->writer, &reader, err);
     if (result == 0)
-        result = facts_load(reader, &facts, err);
-    if (result == 0)
-        result = diagnose(facts, &findings, err);
-    if (result == 0)
-        result = summary_build(facts, &findings, ret_summary, err);
-    findings_done(&findings);
-    facts_free(facts);
+        result = summary_from_database(reader, ret_summary, err);
     store_reader_close(reader);
     return result;
 }

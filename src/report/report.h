@@ -17,16 +17,21 @@
 int summary_build(const struct facts *facts, const struct findings *findings, json_t **ret_summary,
                   struct leat_err *err);
 
+/* The whole way from a run database to its summary. The caller owns *ret_summary. */
+int summary_from_database(struct store_reader *reader, json_t **ret_summary, struct leat_err *err);
+
 /* Reads and checks a final_summary.json: another tool's file, a cut one or one of another version
  * gives a sentence. `path` may be the file, a run's folder, or the name of a run below ./logs;
- * where there is nothing, the sentence names the runs that are there. */
+ * where there is nothing, the sentence names the runs that are there. A run without that file (leat
+ * was killed before its end) is diagnosed anew from its run.db. */
 int summary_read(const char *path, json_t **ret_summary, struct leat_err *err);
 
 /* The same over bytes: what summary_read does once it has the file. Untrusted input; the sentence
  * has no file name in it ("it is JSON, but ..."). */
 int summary_parse(const char *text, size_t bytes, json_t **ret_summary, struct leat_err *err);
 
-/* Where summary_read finds the file of `path`. The caller owns *ret_file. */
+/* Where summary_read finds the file of `path`: its final_summary.json, or the run.db of a run that
+ * has none. The caller owns *ret_file. */
 int summary_locate(const char *path, char **ret_file, struct leat_err *err);
 
 /* The summary that was written last below `logs_dir`. The caller owns *ret_file. */

@@ -103,9 +103,10 @@ static json_t *run_part(const struct facts *facts)
     return json_pack(
         "{so so so so so so so so si so so so so so so so}", "name", summary_text(facts->run_name),
         "command", command_words(facts->command), "started_at", summary_text(facts->started_at),
-        "duration_s", json_number_or_null(facts->duration_ms / 1000), "ended",
-        summary_text(facts->ended), "exit_status", summary_integer(facts->exit_status), "signal",
-        facts->signal > 0 ? json_integer(facts->signal) : json_null(), "exception",
+        "duration_s",
+        json_number_or_null(facts->duration_ms > 0 ? facts->duration_ms / 1000 : (double)NAN),
+        "ended", summary_text(facts->ended), "exit_status", summary_integer(facts->exit_status),
+        "signal", facts->signal > 0 ? json_integer(facts->signal) : json_null(), "exception",
         summary_text(exception(facts)), "nodes", 1, "node", summary_text(facts->node), "world_size",
         facts->world_size > 0 ? json_integer(facts->world_size) : json_null(), "devices",
         devices(facts), "max_steps",
@@ -207,6 +208,20 @@ static json_t *lost_part(const struct facts *facts)
                      "ranks", (json_int_t)lost_total(facts, "ranks"), "probes",
                      (json_int_t)lost_total(facts, "probes"), "samples",
                      (json_int_t)lost_total(facts, "samples"), "details", details);
+}
+
+int summary_from_database(struct store_reader *reader, json_t **ret_summary, struct leat_err *err)
+{
+    struct facts *facts = NULL;
+    struct findings findings = {0};
+    int result = facts_load(reader, &facts, err);
+    if (result == 0)
+        result = diagnose(facts, &findings, err);
+    if (result == 0)
+        result = summary_build(facts, &findings, ret_summary, err);
+    findings_done(&findings);
+    facts_free(facts);
+    return result;
 }
 
 int summary_build(const struct facts *facts, const struct findings *findings, json_t **ret_summary,

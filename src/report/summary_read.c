@@ -4,6 +4,9 @@
  * and somebody may have pasted half of it. The check is of the shape only, down to the kinds of the
  * top members; readers then ask for each figure with a default, so that a wrong type further down
  * reads as "not measured".
+ *
+ * A run whose leat was killed has a database and no summary; it is diagnosed then and there, and
+ * nothing is written.
  */
 #include "report/report.h"
 
@@ -17,6 +20,7 @@
 #include <unistd.h>
 
 static const char file_name[] = "final_summary.json";
+static const char database_name[] = "run.db";
 static const char logs_name[] = "logs";
 
 static int check_shape(const json_t *summary, struct leat_err *err)
@@ -133,21 +137,43 @@ static int say_missing(const char *path, struct leat_err *err)
     return result;
 }
 
-/* A run's folder without a summary: leat itself was stopped, or the run still goes on. */
-static int say_unfinished(const char *folder, struct leat_err *err)
+/* The file of a run's folder: its summary, or its database while there is none. */
+static int find_in(const char *folder, char **ret_file, struct leat_err *err)
 {
+    static const char *const names[] = {file_name, database_name};
+    for (int i = 0; i < 2; i++) {
+        char *file = path_join(folder, names[i], NULL);
+        if (!file)
+            return err_set(err, -ENOMEM, "Out of memory.");
+        if (kind_of(file) == A_FILE) {
+            *ret_file = file;
+            return 0;
+        }
+        mem_free(file);
+    }
     if (access(folder, R_OK | X_OK) < 0)
         return err_set(err, -errno, "%.300s cannot be read: %s.", folder, err_text(errno));
-    char *database = path_join(folder, "run.db", NULL);
-    int recorded = database && path_exists(database);
-    mem_free(database);
-    if (recorded)
-        return err_set(err, -ENOENT,
-                       "%.300s has a run.db but no %s: the run still goes on, or leat was stopped "
-                       "before its end.",
-                       folder, file_name);
     return err_set(err, -ENOENT, "%.300s is a folder without a %s: it is not the folder of a run.",
                    folder, file_name);
+}
+
+static int is_database(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    return strcmp(slash ? slash + 1 : file, database_name) == 0;
+}
+
+/* leat was killed before it could write the summary: the database says as much as it got. */
+static int read_database(const char *file, json_t **ret_summary, struct leat_err *err)
+{
+    struct store_reader *reader = NULL;
+    struct leat_err why = {""};
+    int result = store_reader_open(file, &reader, &why);
+    if (result == 0)
+        result = summary_from_database(reader, ret_summary, &why);
+    store_reader_close(reader);
+    return result < 0 ? err_set(err, result, "There is no %s, and %.400s.", file_name, why.text)
+                      : 0;
 }
 
 int summary_locate(const char *path, char **ret_file, struct leat_err *err)
@@ -167,16 +193,14 @@ int summary_locate(const char *path, char **ret_file, struct leat_err *err)
     mem_free(in_folder);
     if (kind == NOTHING) {
         result = say_missing(path, err);
+    } else if (kind == A_FOLDER) {
+        result = find_in(found, ret_file, err);
     } else {
-        char *file = kind == A_FOLDER ? path_join(found, file_name, NULL) : mem_strdup(found);
-        if (!file) {
-            result = err_set(err, -ENOMEM, "Out of memory.");
-        } else if (kind_of(file) != A_FILE) {
-            result = say_unfinished(found, err);
-            mem_free(file);
-        } else {
+        char *file = mem_strdup(found);
+        if (file)
             *ret_file = file;
-        }
+        else
+            result = err_set(err, -ENOMEM, "Out of memory.");
     }
     mem_free(by_name);
     return result;
@@ -202,6 +226,11 @@ int summary_read(const char *path, json_t **ret_summary, struct leat_err *err)
     size_t bytes = 0;
     struct leat_err why = {""};
     int result = summary_locate(path, &file, err);
+    if (result == 0 && is_database(file)) {
+        result = read_database(file, ret_summary, err);
+        mem_free(file);
+        return result;
+    }
     if (result == 0)
         result = path_read_file(file, SUMMARY_MOST_BYTES, &text, &bytes, err);
     if (result == 0) {

@@ -93,13 +93,13 @@ static void say_end(const json_t *summary, struct str *line)
     double status = json_find_number(summary, "run.exit_status", NAN);
     char cell[LAYOUT_CELL];
     if (!ended)
-        str_add(line, "how it ended was not recorded");
+        str_add(line, "has no recorded end"); /* leat was killed */
     else if (strcmp(ended, "killed") == 0)
         say_signal((str_add(line, "was killed"), line),
                    json_find_number(summary, "run.signal", NAN));
     else
         str_addf(line, "%s%s", strcmp(ended, "interrupted") == 0 ? "was " : "", ended);
-    if (isfinite(seconds))
+    if (ended && isfinite(seconds))
         str_addf(line, " after %s", layout_seconds(seconds, cell));
     if (status > 0)
         str_addf(line, " with exit status %s", layout_count(status, cell));

@@ -2,7 +2,6 @@
  * Writes final_summary.json and .txt beside it. */
 #include "base/mem.h"
 #include "base/path.h"
-#include "diagnose/diagnose.h"
 #include "report/report.h"
 
 #include <stdio.h>
@@ -12,8 +11,6 @@ int main(int argc, char **argv)
 {
     struct leat_err err = {""};
     struct store_reader *reader = NULL;
-    struct facts *facts = NULL;
-    struct findings findings = {0};
     struct str text = {0};
     json_t *summary = NULL;
     if (argc != 2) {
@@ -25,11 +22,7 @@ int main(int argc, char **argv)
     char *text_path = path_join(argv[1], "final_summary.txt", NULL);
     int result = store_reader_open(database, &reader, &err);
     if (result == 0)
-        result = facts_load(reader, &facts, &err);
-    if (result == 0)
-        result = diagnose(facts, &findings, &err);
-    if (result == 0)
-        result = summary_build(facts, &findings, &summary, &err);
+        result = summary_from_database(reader, &summary, &err);
     if (result == 0)
         result = json_write_file(json_path, summary, &err);
     if (result == 0) {
@@ -40,8 +33,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", argv[1], err.text);
     str_done(&text);
     json_decref(summary);
-    findings_done(&findings);
-    facts_free(facts);
     store_reader_close(reader);
     mem_free(database);
     mem_free(json_path);

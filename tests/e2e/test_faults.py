@@ -432,6 +432,11 @@ def test_training_outlives_leat(box):
         assert time.monotonic() < end, "the training died with leat"
         time.sleep(0.1)
     assert (box / "out").read_text().endswith("steps=1009\n")
+    before = {p.name: p.read_bytes() for p in (box / "logs/r").iterdir()}
+    assert "final_summary.json" not in before
+    got = subprocess.run([LEAT, "view", "r"], cwd=box, capture_output=True, timeout=60)
+    assert got.returncode == 0 and b"has no recorded end" in got.stdout, got
+    assert before == {p.name: p.read_bytes() for p in (box / "logs/r").iterdir()}
     copy = shutil.copytree(box / "logs" / "r", box / "copy")
     with sqlite3.connect(copy / "run.db") as db:
         assert db.execute("SELECT count(*) FROM steps").fetchone()[0] > 0

@@ -298,7 +298,7 @@ static void a_run_is_found_by_file_folder_or_name(void **state)
     assert_non_null(strstr(err.text, "There is no run dem"));
     assert_non_null(strstr(err.text, "demo")); /* what exists is named */
     assert_true(summary_read("unfinished", &again, &err) < 0);
-    assert_non_null(strstr(err.text, "run.db but no"));
+    assert_non_null(strstr(err.text, "run.db is not a run database"));
     assert_true(summary_read("logs", &again, &err) < 0);
     assert_non_null(strstr(err.text, "not the folder of a run"));
     char *newest = NULL;
