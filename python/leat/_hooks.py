@@ -124,10 +124,9 @@ def remove():
 def describe_exception(error):
     """`Type: text (file:line)`, the line being the innermost of the user's own."""
     where = ""
-    libraries = (*_state.library_paths(), sys.prefix, sys.base_prefix, "<frozen")
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if not frame.filename.startswith(libraries):
+        if not _state.is_library(frame.filename):
             where = _state.place(frame.filename, frame.lineno, 100)
             break
     else:

@@ -25,8 +25,9 @@ ERROR = _core.FLAG_ERROR
 NOGRAD = _core.FLAG_NOGRAD
 
 _loaders = _state.Serials()  # DataLoader -> id in the recorder's table
-_made_at = _state.Serials()  # DataLoader -> file:line
-_by_info = {}  # info -> [(id, weak reference)]
+_made_at = _state.Serials()  # DataLoader -> file:line, call path
+_by_info = {}  # info -> [[id, weak reference, dataset and call path]]
+_running = set()  # ids of loaders whose last iteration has not come to its end
 
 
 def _length(thing):
@@ -121,17 +122,21 @@ def describe(loader, where, name=None):
     )
 
 
-def register(loader, where, name=None):
-    """The id of a loader. One that is made anew at the same place with the same settings, when its
-    predecessor is gone, is the same loader to its user: a loop that makes one for every epoch."""
+def register(loader, where, name=None, path=None):
+    """The id of a loader. One that is made anew at the same place with the same settings is the
+    same loader to its user (a loop that makes one for every epoch) when its predecessor is gone; or
+    when that is done and kept by something, as frameworks do, while this one was made over the same
+    dataset by the same calls."""
     info = describe(loader, where, name)
+    kin = None if path is None else (id(getattr(loader, "dataset", None)), path)
     with _state.lock:
         for slot in _by_info.setdefault(info, []):
-            if slot[1]() is None:
-                slot[1] = _weakly(loader)
+            done = kin is not None and slot[2] == kin and slot[0] not in _running
+            if done or slot[1]() is None:
+                slot[1:] = _weakly(loader), kin
                 return slot[0], info[1]
         number = _state.loader_id(info)
-        _by_info[info].append([number, _weakly(loader)])
+        _by_info[info].append([number, _weakly(loader), kin])
         return number, info[1]
 
 
@@ -147,9 +152,10 @@ def _mark(loader):
     """(id, iteration << 32, batch size) for a fresh iteration over the loader."""
     known = _loaders.find(loader)
     if known is None:
-        where = _made_at.find(loader) or _state.caller()
-        known = register(loader, where)
+        where, path = _made_at.find(loader) or (_state.caller(), None)
+        known = register(loader, where, path=path)
         _loaders.put(loader, known)
+    _running.add(known[0])
     return known[0], _state.next_iteration() << 32, known[1]
 
 
@@ -185,7 +191,7 @@ def _make_init(original):
     def __init__(self, *args, **kwargs):
         original(self, *args, **kwargs)
         if _made_at.find(self) is None:
-            _made_at.put(self, _state.caller())
+            _made_at.put(self, (_state.caller(), _state.call_path()))
 
     return __init__
 
@@ -229,6 +235,7 @@ def _make_next(compiling, grad_enabled, tick):
             except BaseException as error:
                 flags |= END if isinstance(error, StopIteration) else ERROR
                 mark = _mark_of(self)
+                _running.discard(mark[0])
                 end(FETCH, flags, mark[0], mark[1])
                 raise
             try:

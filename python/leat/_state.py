@@ -224,15 +224,25 @@ def dynamo_test(torch):
 
 
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# The standard library, and the folder of the scripts that start installed packages.
+_PYTHON = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep)
 
 
-def library_paths():
-    """Folders whose frames are not the user's."""
+def _own_paths():
+    """The folders of leat and torch."""
     torch = sys.modules.get("torch")
     paths = [_HOME]
     if torch is not None and getattr(torch, "__file__", None):
         paths.append(os.path.dirname(torch.__file__) + os.sep)
     return tuple(paths)
+
+
+def is_library(path):
+    """Whether a file of code is of an installed package or of Python itself, not the user's own.
+    The prefix alone does not tell: it may be /usr, and the user's code in /usr/src."""
+    if path.startswith(("<frozen", *_own_paths(), *_PYTHON)):
+        return True
+    return f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
 
 
 def short_path(path):
@@ -256,12 +266,26 @@ def place(path, line, most=160):
 
 
 def caller():
-    """`file:line` of the innermost frame that is neither torch's nor leat's; "" if none is."""
-    libraries = library_paths()
+    """`file:line` of the innermost frame of the user's own. A training that is an installed package
+    has none: there, of the innermost that is neither torch's nor leat's; "" if none is."""
+    own = ("<frozen", *_own_paths())
+    other = ""
     frame = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith(libraries) and not path.startswith("<frozen"):
+        if not is_library(path):
             return place(path, frame.f_lineno)
+        if not other and not path.startswith(own):
+            other = place(path, frame.f_lineno)
         frame = frame.f_back
-    return ""
+    return other
+
+
+def call_path():
+    """A number for the lines that led here: the same for the same place reached the same way."""
+    lines = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        lines.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return hash(tuple(lines))

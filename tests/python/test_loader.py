@@ -130,6 +130,52 @@ def test_a_loader_made_every_epoch_is_one_loader(train):
     assert len({iteration(r) for r in run.main.batches()}) == 99
 
 
+def test_a_loader_made_anew_while_the_old_one_is_kept(train):
+    """Frameworks keep the loaders that they made for every evaluation."""
+    run = train("""
+    kept = []
+    def make(rows):
+        kept.append(DataLoader(rows))
+        return kept[-1]
+    rows = Rows(2)
+    for epoch in range(97):
+        for batch in make(rows):
+            pass
+    for batch in make(rows):  # for another purpose
+        pass
+    for data in Rows(2), Rows(2):  # over other data
+        list(make(data))
+    for pair in zip(*[make(rows) for _ in range(2)]):  # at the same time
+        pass
+    """)
+    assert len(run.main.loaders) == 1 + 1 + 2 + 2
+    assert len({r.id for r in run.main.batches()[: 97 * 2]}) == 1
+    assert len(run.main.batches()) == 97 * 2 + 2 + 4 + 4
+
+
+def test_the_place_of_a_loader_is_a_line_of_the_script(train, tmp_path):
+    """Also when a framework makes it; in a training that is itself a package, its own line."""
+    package = tmp_path / "lib" / "site-packages" / "framework.py"
+    package.parent.mkdir(parents=True)
+    package.write_text(
+        "from torch.utils.data import DataLoader\n"
+        "def fit(rows):\n"
+        "    return list(DataLoader(rows))\n"
+    )
+    run = train("""
+    import sys, threading
+    sys.path.insert(0, "lib/site-packages")
+    from framework import fit
+    fit(Rows(2))
+    thread = threading.Thread(target=fit, args=(Rows(3),))
+    thread.start()
+    thread.join()
+    """)
+    ours, theirs = run.main.loaders
+    assert ours.where.startswith("script.py:")
+    assert theirs.where.endswith("lib/site-packages/framework.py:3")
+
+
 def test_batch_sampler_and_shapes(train):
     run = train("""
     from torch.utils.data import BatchSampler, SequentialSampler
