@@ -92,7 +92,7 @@ static int parse_options(int argc, char **argv, struct options *o)
         } else if (cli_option("--run-name", argc, argv, &i, &value)) {
             o->run_name = value;
         } else if (cli_option("--logs-dir", argc, argv, &i, &value)) {
-            o->logs_dir = value;
+            o->logs_dir = value = value && *value ? value : NULL;
         } else if (cli_option("--max-steps", argc, argv, &i, &value)) {
             int usage = value ? parse_max_steps(value, o) : EXIT_OK;
             if (usage)

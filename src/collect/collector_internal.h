@@ -132,7 +132,8 @@ void speaker_end(struct speaker *s, uint64_t now_ns); /* the process is gone: cl
 void speaker_rows(struct speaker *s);                 /* what is known so far */
 int speaker_said_rank(const struct speaker *s);       /* -1: it said none */
 struct speaker *speaker_find(struct collector *c, int64_t pid);
-void collector_forget(struct collector *c); /* the dead whose rows say all */
+struct speaker *speaker_master(const struct speaker *s); /* whom a worker works for; NULL */
+void collector_forget(struct collector *c);              /* the dead whose rows say all */
 
 /* collector_spans.c */
 void spans_add(struct speaker *s, const char *name, int64_t step, uint64_t start_ns,

@@ -202,13 +202,13 @@ static const char *role_of(const struct speaker *s)
     return s->header.role == LEAT_ROLE_WORKER || s->worker.batches ? "worker" : "other";
 }
 
-/* The rank of a process as the table has it: of a worker its parent's, of others none. */
-static int64_t row_rank(struct collector *c, const struct speaker *s)
+/* The rank of a process as the table has it: of a worker its master's, of others none. */
+static int64_t row_rank(const struct speaker *s)
 {
     if (s->rank >= 0 || role_of(s)[0] != 'w')
         return s->rank;
-    const struct speaker *parent = speaker_find(c, s->header.ppid);
-    return parent && parent->rank >= 0 ? parent->rank : speaker_said_rank(s);
+    const struct speaker *master = speaker_master(s);
+    return master ? master->rank : speaker_said_rank(s);
 }
 
 /* One row from both views; either may be NULL. */
@@ -222,7 +222,7 @@ void sample_write_process(struct collector *c, const struct speaker *s, const st
     const struct rec_header *h = &s->header;
     int64_t pid = seen ? seen->pid : s->pid, ppid = seen ? seen->ppid : h->ppid;
     seen = seen ? seen : &unseen;
-    int64_t rank = row_rank(c, s);
+    int64_t rank = row_rank(s);
     uint64_t started =
         recorded && s->started_ns < seen->started_ns ? s->started_ns : seen->started_ns;
     uint64_t ended = seen->ended_ns ? seen->ended_ns : s->ended_ns;

@@ -87,14 +87,26 @@ static void claim_rank(struct speaker *s)
              want, next);
 }
 
-/* A worker knows its rank only through its parent. */
+/* Whom a worker works for: its parent; under a fork server, which is everybody's parent and trains
+ * nothing, the process that trains as the rank the worker was told. NULL when that is not known. */
+struct speaker *speaker_master(const struct speaker *s)
+{
+    struct speaker *parent = speaker_find(s->collector, s->header.ppid);
+    if (parent && parent != s && parent->rank >= 0)
+        return parent;
+    int said = speaker_said_rank(s);
+    struct speaker *owner = owner_of(s->collector, said < 0 ? 0 : said);
+    return owner != s ? owner : NULL;
+}
+
+/* A worker knows its rank only through its master. */
 static int rank_of_family(const struct speaker *s)
 {
     if (s->rank >= 0)
         return s->rank;
-    const struct speaker *parent = speaker_find(s->collector, s->header.ppid);
-    if (parent && parent != s && parent->rank >= 0)
-        return parent->rank;
+    const struct speaker *master = speaker_master(s);
+    if (master)
+        return master->rank;
     int said = speaker_said_rank(s);
     return said < 0 ? 0 : said;
 }
@@ -165,8 +177,7 @@ static void stop(struct speaker *s)
     ring_reader_stop(&s->reader);
     for (size_t i = 0; i < c->speaker_count; i++) { /* its workers too */
         struct speaker *worker = c->speakers[i];
-        if (worker->open && worker->header.ppid == s->pid &&
-            worker->header.role == LEAT_ROLE_WORKER)
+        if (worker->open && worker->header.role == LEAT_ROLE_WORKER && speaker_master(worker) == s)
             ring_reader_stop(&worker->reader);
     }
 }
@@ -291,10 +302,11 @@ static void write_worker(struct speaker *s)
 {
     if (s->header.role != LEAT_ROLE_WORKER && s->worker.batches == 0)
         return;
+    const struct speaker *master = speaker_master(s);
     store_add(s->collector->writer, "workers",
               "pid,parent_pid,rank,worker_id,batches,samples,busy_ns,first_ns,last_ns,max_ns",
-              "iiididuuuu", (int64_t)s->pid, (int64_t)s->header.ppid, (int64_t)rank_of_family(s),
-              or_null(s->header.worker_id), s->worker.batches,
+              "iiididuuuu", (int64_t)s->pid, (int64_t)(master ? master->pid : s->header.ppid),
+              (int64_t)rank_of_family(s), or_null(s->header.worker_id), s->worker.batches,
               or_null(s->worker.samples ? s->worker.samples : -1), s->worker.busy_ns,
               s->worker.first_ns, s->worker.last_ns, s->worker.max_ns);
 }

@@ -7,8 +7,8 @@
  *
  * The what-if model is deliberately small. A step that overlaps with n workers takes as long as the
  * slowest of three: the rest of the step, the making of a batch divided by n, and the CPU time of
- * both divided by the cores. It knows nothing of hand-over and contention, so it promises no more
- * than these three allow.
+ * both divided by the cores that other programs leave. It knows nothing of hand-over and
+ * contention, so it promises no more than these three allow.
  */
 #include "diagnose/rule.h"
 
@@ -33,7 +33,7 @@ struct scene {
     const struct loader_fact *loader;
     double input_ms, wall_ms, rest_ms; /* per step */
     double from_ms, to_ms;             /* kept steps */
-    double cores;                      /* that the run may use */
+    double cores, left;                /* that the run may use; that others leave to it */
     /* workers of this loader's process */
     size_t workers;
     double busy_ms, alive_ms, batches, worker_cpu; /* worker_cpu: cores one keeps busy; NaN */
@@ -45,6 +45,7 @@ static void look(struct scene *s)
     double cpu = 0;
     size_t sampled = 0;
     kept_interval(s->rank, &s->from_ms, &s->to_ms);
+    s->left = cores_left(s->facts, s->from_ms, s->to_ms);
     for (size_t i = 0; i < s->facts->worker_count; i++) {
         const struct worker_fact *w = &s->facts->workers[i];
         if (w->parent_pid != s->loader->pid || !(w->alive_ms > 0) || w->batches <= 0)
@@ -89,10 +90,10 @@ static void no_overlap(const struct scene *s, struct finding *f)
 {
     double cpu_ms = input_cpu_ms(s);
     double wanted = ceil(s->input_ms / larger(s->rest_ms, 0.05 * s->wall_ms));
-    double room = s->cores * s->input_ms / larger(cpu_ms, 0.05 * s->input_ms);
+    double room = s->left * s->input_ms / larger(cpu_ms, 0.05 * s->input_ms);
     double n = wanted < room ? wanted : floor(room);
     n = larger(2, n < WORKERS_MOST ? n : WORKERS_MOST); /* two: one prepares, one hands over */
-    double new_ms = larger(larger(s->rest_ms, s->input_ms / n), (cpu_ms + s->rest_ms) / s->cores);
+    double new_ms = larger(larger(s->rest_ms, s->input_ms / n), (cpu_ms + s->rest_ms) / s->left);
     finding_cause(f, "NO_OVERLAP");
     finding_advise(f,
                    "Give the loader workers, so that batches are made while the model computes: "

@@ -192,18 +192,42 @@ double process_cpu(const struct facts *facts, int64_t pid, double from_ms, doubl
     return (last->cpu_ms - first->cpu_ms) / (last->t_ms - first->t_ms);
 }
 
-double machine_cpu(const struct facts *facts, double from_ms, double to_ms)
+static double mean_of_samples(const struct facts *facts, double from_ms, double to_ms,
+                              double (*value)(const struct sys_sample *))
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < facts->sys_sample_count; i++) {
         const struct sys_sample *s = &facts->sys_samples[i];
-        if (s->t_ms < from_ms || s->t_ms > to_ms || isnan(s->cpu_ratio))
+        if (s->t_ms < from_ms || s->t_ms > to_ms || isnan(value(s)))
             continue;
-        sum += s->cpu_ratio;
+        sum += value(s);
         n++;
     }
     return n ? sum / (double)n : NAN;
+}
+
+static double all_cpu(const struct sys_sample *s)
+{
+    return s->cpu_ratio;
+}
+
+static double foreign_cpu(const struct sys_sample *s)
+{
+    return s->cpu_ratio - s->run_cpu_ratio;
+}
+
+double machine_cpu(const struct facts *facts, double from_ms, double to_ms)
+{
+    return mean_of_samples(facts, from_ms, to_ms, all_cpu);
+}
+
+double cores_left(const struct facts *facts, double from_ms, double to_ms)
+{
+    double cores = facts->cpus > 0 ? (double)facts->cpus : 1;
+    double foreign = mean_of_samples(facts, from_ms, to_ms, foreign_cpu);
+    double left = foreign > 0 ? cores * (1 - foreign) : cores;
+    return left > 1 ? left : 1; /* a process always gets on somehow, at about a core's share */
 }
 
 static double smaller_known(double a, double b)

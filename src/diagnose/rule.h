@@ -102,6 +102,9 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
 double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
 /* Mean of the machine's CPU use, 0..1, between two times; NaN when not sampled. */
 double machine_cpu(const struct facts *facts, double from_ms, double to_ms);
+/* Cores that other programs left to the run between two times: at least one, and all that the run
+ * may use where the machine was not sampled. */
+double cores_left(const struct facts *facts, double from_ms, double to_ms);
 
 /* Capacity in bytes: of the smallest device of the run, and of the host as the run may use it (the
  * cgroup's limit or the machine). NaN when not known. */
