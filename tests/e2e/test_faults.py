@@ -448,7 +448,9 @@ def test_max_steps_is_exact_and_training_goes_on(box):
     assert summary(box)["step_time"]["steps"] == 23
 
 
-@pytest.mark.parametrize("word", ["--max-steps=0", "--max-steps=x", "--logs-dir=", "--frobnicate", "--run-name"])
+@pytest.mark.parametrize(
+    "word", ["--max-steps=0", "--max-steps=x", "--logs-dir=", "--frobnicate", "--run-name"]
+)
 def test_usage_errors(box, word):
     got = leat(box, word)
     assert got.returncode == 2
