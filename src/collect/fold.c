@@ -201,9 +201,23 @@ static int scan_optimizer(struct fold *f, size_t index)
     return close_segment(f, index, false, &one);
 }
 
+/* The weights may be updated by hand: then each batch is a step, but not those that were asked for
+ * without gradients and led to no backward. What went before the first backward was evaluation. */
+static void note_backward(struct fold *f)
+{
+    if (!f->saw_backward && f->given > 0 && f->given == f->given_nograd) {
+        if (f->sink.drop_steps)
+            f->sink.drop_steps(f->sink.context);
+        f->given = 0;
+    }
+    f->batch_backward = true;
+}
+
 static int scan_backward(struct fold *f, size_t index)
 {
     const struct pending *p = &f->pending[index];
+    if (!f->trains)
+        note_backward(f);
     f->saw_backward = true;
     if (f->nested.count == 0 || f->explicit_steps || p->rec.t0_ns > f->nested_ns)
         return 0;
@@ -230,6 +244,9 @@ static void close_batch(struct fold *f, size_t to, uint64_t end_ns)
     f->batch_open = false;
     f->batch_from = to;
     f->last_tail_ns = end_ns > f->arrival_ns ? end_ns - f->arrival_ns : 0;
+    if (f->saw_backward && f->batch_nograd && !f->batch_backward)
+        return; /* an evaluation between steps */
+    f->given_nograd += f->batch_nograd;
     fold_give(f, &tally);
 }
 
@@ -262,6 +279,8 @@ static void scan_request(struct fold *f, size_t index)
         f->iter_seen = false;
     } else {
         f->batch_open = true;
+        f->batch_nograd = (r->flags & LEAT_REC_NOGRAD) != 0;
+        f->batch_backward = false;
         f->batch_ns = f->iter_seen ? f->iter_ns : r->t0_ns;
         if (!f->iter_seen)
             f->batch_from = index;

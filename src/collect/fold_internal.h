@@ -159,6 +159,8 @@ struct fold {
 
     /* Inference: the batch now worked on. */
     bool batch_open, iter_seen;
+    bool batch_nograd, batch_backward; /* asked for without gradients; a backward came since */
+    int64_t given_nograd;              /* of the batches given out, how many were asked for so */
     size_t batch_from;
     uint64_t batch_ns, arrival_ns, iter_ns, last_tail_ns;
 

@@ -208,6 +208,36 @@ static void test_inference_with_backward(void **state)
     done();
 }
 
+static void test_updates_by_hand_with_evaluation(void **state)
+{
+    begin(); /* before the first epoch, and after each of two */
+    uint64_t t = 100;
+    for (uint32_t epoch = 0; epoch < 3; epoch++) {
+        for (int i = 0; i < (epoch ? 11 : 0); i++, t += 100) {
+            FETCH(1, 2 * epoch, 4, t, t + 10);
+            BACKWARD(t + 30, t + 60);
+        }
+        END(1, 2 * epoch, t, t + 1);
+        for (int i = 0; i < 5; i++, t += 100)
+            FETCH_NOGRAD(2, 2 * epoch + 1, 4, t + 1, t + 10);
+        END(2, 2 * epoch + 1, t, t + 1);
+        feed();
+    }
+    finish(t);
+    assert_int_equal(w.step_count, 22);
+    for (int i = 0; i < 22; i++)
+        expect(i, 10, 0, 20, 30, 40, 0, 0);
+    done();
+    begin(); /* gradients only where they are needed: these are steps */
+    for (t = 100; t < 800; t += 100) {
+        FETCH_NOGRAD(1, 1, 4, t, t + 10);
+        BACKWARD(t + 30, t + 60);
+    }
+    finish(t);
+    assert_int_equal(w.step_count, 7);
+    done();
+}
+
 static void test_inference_wrapped(void **state)
 {
     begin();
@@ -304,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_inference),
         cmocka_unit_test(test_inference_left),
         cmocka_unit_test(test_inference_with_backward),
+        cmocka_unit_test(test_updates_by_hand_with_evaluation),
         cmocka_unit_test(test_inference_wrapped),
         cmocka_unit_test(test_endless_inference),
         cmocka_unit_test(test_huge_eval),
