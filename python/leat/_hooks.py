@@ -1,8 +1,9 @@
 """Watches a training without a change to it.
 
 install() is called when torch has just been imported, dynamo_imported() when parts of its compiler
-have. Neither raises, whatever torch looks like. Every hook is taken out by remove(): on request, or
-when leat says that it has seen enough.
+have, saver_imported() when another module that writes checkpoints has. None of them raises, whatever
+torch looks like. Every hook is taken out by remove(): on request, or when leat says that it has seen
+enough.
 """
 
 import atexit
@@ -95,6 +96,9 @@ def install(torch):
         for name in _hooks_compile.IMPORTED:
             if name in sys.modules:  # some versions of torch bring it along
                 dynamo_imported(sys.modules[name])
+        for name in _hooks_train.SAVERS:
+            if name in sys.modules:
+                saver_imported(sys.modules[name])
         _state.cost(_measure_cost())
         _state.speak()
         atexit.register(_goodbye)
@@ -109,6 +113,15 @@ def dynamo_imported(module):
             _hooks_compile.IMPORTED[module.__name__](module, _tick)
     except Exception:
         _patch.missing("torch.compile")
+
+
+def saver_imported(module):
+    """A module that writes checkpoints has come."""
+    try:
+        if _tick is not None:
+            _hooks_train.install_savers(module, sys.modules["torch"])
+    except Exception:
+        _patch.missing(module.__name__)
 
 
 def remove():

@@ -185,6 +185,20 @@ def _patch_both(first, second, attribute, make, point):
         _patch.replace(first, attribute, getattr(second, attribute), original)
 
 
+# Modules other than torch's own that write checkpoints, and the functions of theirs that do.
+SAVERS = {
+    "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save", "save_state_dict"),
+    "safetensors.torch": ("save", "save_file", "save_model"),
+}
+
+
+def install_savers(module, torch):
+    make = make_named("checkpoint", _state.dynamo_test(torch))
+    for name in SAVERS[module.__name__]:
+        if hasattr(module, name):
+            _patch.patch(module, name, make, f"{module.__name__}.{name}")
+
+
 def install(torch, tick):
     compiling = _state.dynamo_test(torch)
     if _patch.patch(torch.autograd, "backward", make_backward, "autograd.backward"):

@@ -163,6 +163,36 @@ def test_optimizers_inside_optimizers_and_inside_backward(train):
     assert len(run.main.of("backward")) == 7
 
 
+def test_checkpoints_of_other_writers(train, tmp_path):
+    """safetensors (here a module of its name), and torch's own for many ranks."""
+    package = tmp_path / "safetensors"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "torch.py").write_text(
+        "import torch\n"
+        "def save_file(tensors, path):\n"
+        "    torch.save(tensors, path)\n"
+        "def save_model(model, path):\n"
+        "    save_file(model.state_dict(), path)\n"
+    )
+    run = train("""
+    from safetensors.torch import save_file, save_model
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.zeros(2, 4)).sum().backward()
+    opt.step()
+    save_file(model.state_dict(), "a")
+    save_model(model, "b")
+    try:
+        from torch.distributed.checkpoint import save
+    except ImportError:  # before torch 2.2
+        torch.save(model, "c")
+    else:
+        save(model.state_dict(), checkpoint_id="c", no_dist=True)
+    """)
+    assert [r.flags for r in run.main.spans("checkpoint")] == [0] * 3
+
+
 def test_checkpoints_and_clipping(train):
     run = train("""
     import io

@@ -45,6 +45,8 @@ class _Finder:
             "torch._dynamo.eval_frame": "dynamo_imported",
             "torch._dynamo.output_graph": "dynamo_imported",
             "torch._dynamo.variables.optimizer": "dynamo_imported",
+            "torch.distributed.checkpoint.state_dict_saver": "saver_imported",
+            "safetensors.torch": "saver_imported",
         }
 
     def find_spec(self, name, path=None, target=None):
