@@ -15,6 +15,7 @@
 
 #include "leat/recorder.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 /* What the calling thread is inside of, a bit for each kind, and since when. Only the outermost
@@ -80,9 +81,42 @@ static PyObject *core_record(PyObject *self, PyObject *args)
     return PyBool_FromLong(leat_recording());
 }
 
+/* Kinds, flags and most ids are small integers, of which Python keeps one object each, side by
+ * side. Knowing where spares the calls that unpack them: in a training step their code is never in
+ * cache. A value that is not one of them is unpacked as always. */
+enum { SMALL = 64 };
+static PyObject *small[SMALL]; /* owned; 0 .. SMALL - 1 */
+
+static int small_int(PyObject *value)
+{
+    ptrdiff_t stride = (char *)small[1] - (char *)small[0];
+    ptrdiff_t from_first = (char *)value - (char *)small[0];
+    if (stride > 0 && from_first >= 0 && from_first < SMALL * stride) {
+        ptrdiff_t index = from_first / stride;
+        if (small[index] == value)
+            return (int)index;
+    }
+    return -1;
+}
+
+static int fill_small(void)
+{
+    for (int i = 0; i < SMALL; i++)
+        if (!(small[i] = PyLong_FromLong(i)))
+            return -1;
+    return 0;
+}
+
+static uint64_t unpack(PyObject *value)
+{
+    int quick = value ? small_int(value) : 0;
+    return quick >= 0 ? (uint64_t)quick : PyLong_AsUnsignedLongLong(value);
+}
+
 static long kind_of(PyObject *value)
 {
-    long kind = PyLong_AsLong(value);
+    int quick = small_int(value);
+    long kind = quick >= 0 ? quick : PyLong_AsLong(value);
     if (kind >= 0 && kind < LEAT_REC_KINDS)
         return kind;
     if (!PyErr_Occurred())
@@ -125,15 +159,14 @@ static PyObject *core_begin(PyObject *self, PyObject *value)
 static PyObject *core_end(PyObject *self, PyObject *args)
 {
     uint64_t t1 = leat_now_ns();
-    if (PyTuple_Size(args) != 4) {
-        PyErr_SetString(PyExc_TypeError, "end(kind, flags, id, arg) takes 4 arguments");
+    PyObject *last = PyTuple_GetItem(args, 3); /* NULL with an exception when there are fewer */
+    long kind = last ? kind_of(PyTuple_GetItem(args, 0)) : -1;
+    if (kind < 0)
         return NULL;
-    }
-    long kind = kind_of(PyTuple_GetItem(args, 0));
-    unsigned long flags = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 1));
-    unsigned long id = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 2));
-    uint64_t arg = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 3));
-    if (PyErr_Occurred())
+    uint64_t flags = unpack(PyTuple_GetItem(args, 1));
+    uint64_t id = unpack(PyTuple_GetItem(args, 2));
+    uint64_t arg = unpack(last);
+    if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
         return NULL;
     if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
         Py_RETURN_FALSE;
@@ -143,7 +176,9 @@ static PyObject *core_end(PyObject *self, PyObject *args)
                     here.t0_ns[kind], t1);
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(-1);
-    return PyBool_FromLong(t1 >= due_ns || !leat_recording());
+    if (t1 >= due_ns || !leat_recording())
+        Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
 }
 
 static PyObject *core_inside(PyObject *self, PyObject *value)
@@ -357,7 +392,7 @@ PyMODINIT_FUNC PyInit__core(void); /* called by its name only */
 PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&core_module);
-    if (module && add_constants(module) < 0) {
+    if (module && (fill_small() < 0 || add_constants(module) < 0)) {
         Py_DECREF(module);
         module = NULL;
     }
