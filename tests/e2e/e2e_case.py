@@ -24,7 +24,8 @@ what leat must find in it; the script knows nothing else of this matrix. The key
     steps       none: the script makes no steps
     beside      a case that runs at the same time
     before, after, compare, compare_exit
-                two runs with these arguments, what `leat compare` must say of them, and its status
+                two runs with these arguments, what `leat compare` must say of them (one of a
+                list), and its status
 
 The script's last line on stdout is its own count: `steps=101`, with `rank=1 ` before it under
 torchrun, and ` batches=404` after it where the batches that arrived in those steps are known.
