@@ -145,7 +145,7 @@ def run_compare(case, options, before, after):
     except (ValueError, KeyError, TypeError):
         return "-", [f"leat compare gave no verdict: {(done.stderr or done.stdout)[-200:]!r}"]
     wrong = []
-    if kind not in [word.strip() for word in case.get("compare").split(",")]:
+    if kind not in case.list("compare"):
         wrong.append(f"compare says {kind} instead of {case.get('compare')}")
     if done.returncode != int(case.get("compare_exit", 0)):
         wrong.append(f"compare exits with {done.returncode} instead of {case.get('compare_exit')}")
