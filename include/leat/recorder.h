@@ -83,6 +83,25 @@ enum leat_record_flag {
 
 #define LEAT_FETCH_ARG(iteration, samples) ((uint64_t)(iteration) << 32 | (uint32_t)(samples))
 
+/* Parts of making a batch and handing it over. They are too many for records: each is added to a
+ * histogram in the shared memory, one for each loader and part (docs/run-db.md, input_parts). */
+#define LEAT_PARTS(X)                                                                              \
+    X(SAMPLE, "sample")                                                                            \
+    X(FETCH, "fetch")                                                                              \
+    X(COLLATE, "collate")                                                                          \
+    X(PICKLE, "pickle")                                                                            \
+    X(UNPICKLE, "unpickle")                                                                        \
+    X(PIN, "pin")                                                                                  \
+    X(IDLE, "idle")                                                                                \
+    X(READY, "ready")
+
+enum leat_part {
+#define X(name, text) LEAT_PART_##name,
+    LEAT_PARTS(X)
+#undef X
+        LEAT_PARTS_COUNT
+};
+
 /* Which signals this process can give: a missing one is reported as missing, never as zero. */
 enum leat_signal {
     LEAT_SIGNAL_FETCH = 1,
@@ -115,6 +134,21 @@ uint64_t leat_now_ns(void);
 void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
                  uint64_t t0_ns, uint64_t t1_ns);
 
+/* Adds one occurrence of a part: its nanoseconds (READY: a count) and bytes. Any thread. */
+void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
+
+/* A line of code at which a sample found a thread. `below` is what an earlier call returned for the
+ * user's line that called it, or -1. Returns the line's slot; -1 when the table is full. One thread
+ * of a process samples, so this is not for several at once. */
+struct leat_line {
+    uint32_t loader;
+    enum leat_part part; /* LEAT_PART_SAMPLE or LEAT_PART_COLLATE */
+    int below, line;
+    const char *file, *function;
+    uint64_t ns, read_ns, decode_ns, blocked_ns; /* to add */
+};
+int leat_recorder_line(const struct leat_line *line);
+
 /* Marks that this thread is inside (+1) or has left (-1) a backward; see LEAT_REC_NESTED. */
 void leat_recorder_nest(int change);
 
@@ -125,6 +159,7 @@ uint32_t leat_recorder_loader(const struct leat_loader_info *info);
 
 /* Facts of the process, set whenever they become known. */
 void leat_recorder_role(enum leat_role role, int worker_id);
+void leat_recorder_worker_loader(int loader); /* whose batches this worker makes; -1 unknown */
 void leat_recorder_rank(int rank, int local_rank, int world_size);
 void leat_recorder_signals(unsigned signals);    /* adds to those already set */
 void leat_recorder_cost(uint64_t ns_per_record); /* measured cost of one hook with its record */

@@ -1,10 +1,10 @@
 /* layout.h: the bytes that a recording process and leat share.
  *
  *     memfd (sparse: only pages that were written take memory)
- *     ┌──────────────┬──────────┬────────────┬────────┬────────┬─────┬─────────┐
- *     │ rec_header   │ names    │ loaders    │ ring 0 │ ring 1 │ ... │ ring 15 │
- *     │ 4 KiB        │ 256 x 64 │ 64 x 320   │ rec_ring + 16384 records each   │
- *     └──────────────┴──────────┴────────────┴────────┴────────┴─────┴─────────┘
+ *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬─────────────────┬───────┐
+ *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts           │ lines │
+ *     │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 loaders x 8  │ 512   │
+ *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴─────────────────┴───────┘
  *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
@@ -36,7 +36,41 @@ enum {
     REC_RINGS = LEAT_REC_THREADS,
     /* 16384 x 32 bytes = 512 KiB a thread. leat drains every 50 ms, so a thread may write 320 000
      * records a second before any is lost; the fastest loop seen writes some 100 000. */
-    REC_RING_RECORDS = 16384
+    REC_RING_RECORDS = 16384,
+    REC_PART_LOADERS = 16, /* later loaders share the last */
+    REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
+    REC_LINES = 512,
+    REC_FILE_BYTES = 152,
+    REC_FUNCTION_BYTES = 48
+};
+
+/* The bin of a duration: exact below 32, then 32 bins to each power of two (3 % wide). */
+static inline uint32_t rec_bin(uint64_t ns)
+{
+    if (ns < 32)
+        return (uint32_t)ns;
+    uint32_t power = 63u - (uint32_t)__builtin_clzll(ns);
+    uint32_t bin = (power - 4) * 32 + (uint32_t)(ns >> (power - 5) & 31);
+    return bin < REC_PART_BINS ? bin : REC_PART_BINS - 1;
+}
+
+/* The least duration of a bin. */
+static inline uint64_t rec_bin_ns(uint32_t bin)
+{
+    return bin < 32 ? bin : (uint64_t)(32 + bin % 32) << (bin / 32 - 1);
+}
+
+struct rec_part { /* added to by any thread, relaxed; `n` is added last */
+    _Atomic uint64_t n, total_ns, max_ns, bytes;
+    _Atomic uint32_t bins[REC_PART_BINS];
+};
+
+struct rec_line { /* what names it is set before lines_used counts it, and never changes */
+    _Atomic uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
+    int32_t line, below;
+    uint32_t loader, part;
+    char file[REC_FILE_BYTES];
+    char function[REC_FUNCTION_BYTES];
 };
 
 struct rec {
@@ -61,6 +95,8 @@ struct rec_header {
     _Atomic uint32_t closed;       /* the process said goodbye */
     _Atomic uint64_t threads_lost; /* records of threads beyond REC_RINGS */
     _Atomic uint64_t cost_ns;
+    _Atomic int32_t worker_loader; /* -1: not said */
+    _Atomic uint32_t lines_used;
     /* Written by leat, read by the process. */
     _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
     uint32_t reserved2;
@@ -90,6 +126,8 @@ struct rec_area {
         char bytes[REC_LOADER_BYTES];
     } loaders[REC_LOADERS];
     struct rec_ring rings[REC_RINGS];
+    struct rec_part parts[REC_PART_LOADERS][LEAT_PARTS_COUNT];
+    struct rec_line lines[REC_LINES];
 };
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");

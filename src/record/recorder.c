@@ -99,6 +99,7 @@ static void fill_header(struct rec_header *h)
     h->ppid = (int32_t)getppid();
     h->start_ns = clock_now_ns();
     atomic_store(&h->worker_id, -1);
+    atomic_store(&h->worker_loader, -1);
     /* torchrun, srun and the MPI launchers tell each rank who it is by environment. */
     atomic_store(&h->rank, env_int("RANK"));
     atomic_store(&h->local_rank, env_int("LOCAL_RANK"));
@@ -237,14 +238,66 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
 }
 
-void leat_recorder_nest(int change)
-{
-    backward_depth += change;
-}
-
 static void copy_text(char *place, size_t bytes, const char *text)
 {
     snprintf(place, bytes, "%s", text ? text : "");
+}
+
+void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
+{
+    struct rec_area *a = live_area();
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+        return;
+    struct rec_part *p = &a->parts[loader < REC_PART_LOADERS ? loader : REC_PART_LOADERS - 1][part];
+    atomic_fetch_add_explicit(&p->bins[rec_bin(ns)], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->total_ns, ns, memory_order_relaxed);
+    if (bytes)
+        atomic_fetch_add_explicit(&p->bytes, bytes, memory_order_relaxed);
+    uint64_t most = atomic_load_explicit(&p->max_ns, memory_order_relaxed);
+    while (ns > most && !atomic_compare_exchange_weak_explicit(
+                            &p->max_ns, &most, ns, memory_order_relaxed, memory_order_relaxed))
+        ;
+    atomic_fetch_add_explicit(&p->n, 1, memory_order_relaxed);
+}
+
+static int same_line(const struct rec_line *a, const struct leat_line *b)
+{
+    return a->line == b->line && a->below == b->below && a->loader == b->loader &&
+           a->part == (uint32_t)b->part && strncmp(a->file, b->file, REC_FILE_BYTES - 1) == 0 &&
+           strncmp(a->function, b->function, REC_FUNCTION_BYTES - 1) == 0;
+}
+
+int leat_recorder_line(const struct leat_line *line)
+{
+    struct rec_area *a = live_area();
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+        return -1;
+    uint32_t used = atomic_load(&a->header.lines_used), id = 0;
+    while (id < used && !same_line(&a->lines[id], line))
+        id++;
+    if (id >= REC_LINES)
+        return -1;
+    struct rec_line *l = &a->lines[id];
+    if (id == used) {
+        l->line = line->line;
+        l->below = line->below;
+        l->loader = line->loader;
+        l->part = (uint32_t)line->part;
+        copy_text(l->file, sizeof l->file, line->file);
+        copy_text(l->function, sizeof l->function, line->function);
+        atomic_store(&a->header.lines_used, used + 1);
+    }
+    atomic_fetch_add_explicit(&l->ns, line->ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->read_ns, line->read_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->decode_ns, line->decode_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->blocked_ns, line->blocked_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->samples, 1, memory_order_relaxed);
+    return (int)id;
+}
+
+void leat_recorder_nest(int change)
+{
+    backward_depth += change;
 }
 
 uint32_t leat_recorder_name(const char *name)
@@ -293,6 +346,13 @@ void leat_recorder_role(enum leat_role role, int worker_id)
         atomic_store(&a->header.role, (uint32_t)role);
         atomic_store(&a->header.worker_id, worker_id);
     }
+}
+
+void leat_recorder_worker_loader(int loader)
+{
+    struct rec_area *a = live_area();
+    if (a)
+        atomic_store(&a->header.worker_loader, loader);
 }
 
 void leat_recorder_rank(int rank, int local_rank, int world_size)

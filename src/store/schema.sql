@@ -98,19 +98,65 @@ CREATE TABLE loaders (           -- each DataLoader that was iterated
 CREATE TABLE workers (           -- each DataLoader worker process
     pid INTEGER PRIMARY KEY, parent_pid INTEGER, rank INTEGER, worker_id INTEGER,
     batches INTEGER, samples INTEGER, busy_ns INTEGER, first_ns INTEGER, last_ns INTEGER,
-    max_ns INTEGER               -- the slowest batch
+    max_ns INTEGER,              -- the slowest batch
+    loader INTEGER               -- of its parent (loaders); NULL: could not be told
 );
+
+CREATE TABLE input_parts (       -- what making a batch and handing it over took, by part
+    pid INTEGER, loader INTEGER, -- the loader and its process (loaders); loader -1: could not be told
+    worker   INTEGER,            -- worker_id, summed over the epochs; -1: the process itself
+    part     TEXT,               -- sample: one __getitem__, or next() of an IterableDataset
+                                 -- fetch: all samples of a batch, however they were asked for
+                                 -- collate: collate_fn of a batch
+                                 -- pickle: a batch made ready for the queue, in the worker
+                                 -- unpickle: the same undone, in the process of the loader
+                                 -- pin: copied into pinned memory, by the pin thread
+                                 -- idle: a worker without work, waiting for indices
+                                 -- ready: batches that lay ready when one was asked for (a count, no time)
+    n        INTEGER,            -- times it happened
+    total_ns INTEGER, max_ns INTEGER,
+    bytes    INTEGER,            -- pickle and unpickle: what went through the pipe; else 0
+    PRIMARY KEY (pid, loader, worker, part)
+) WITHOUT ROWID;
+
+CREATE TABLE input_hist (        -- their distribution, in the bins of step_hist; for ready the bin is
+    pid INTEGER, loader INTEGER, worker INTEGER, part TEXT, bin INTEGER, n INTEGER, -- the count itself
+    PRIMARY KEY (pid, loader, worker, part, bin)
+) WITHOUT ROWID;
+
+CREATE TABLE input_lines (       -- where the time of making batches goes, by sampling
+    pid INTEGER, loader INTEGER, worker INTEGER, -- as in input_parts
+    id         INTEGER,          -- of the line, among those of the same worker
+    below      INTEGER,          -- id of the user's line that called this library line; NULL: a user's line
+    part       TEXT,             -- sample or collate
+    file TEXT, line INTEGER, function TEXT,
+    samples    INTEGER,          -- how often it was seen at work
+    ns         INTEGER,          -- time it stands for; a user's line includes what it calls
+    read_ns    INTEGER,          -- of it: blocked in system calls that read or open files
+    decode_ns  INTEGER,          -- of it: decoding images
+    blocked_ns INTEGER,          -- of it: blocked in other system calls (sleep, locks, sockets)
+    PRIMARY KEY (pid, loader, worker, id)
+) WITHOUT ROWID;
+
+CREATE TABLE predictions (       -- what the verdict promised, for the run after the change
+    cause TEXT PRIMARY KEY,      -- of the finding
+    setting TEXT,                -- the change, as arguments: num_workers=4,persistent_workers=True
+    step_ns INTEGER,             -- step time predicted with it
+    gain REAL                    -- throughput gained, 0.5 is +50 %
+) WITHOUT ROWID;
 
 CREATE TABLE proc_samples (      -- each process of the tree, from /proc; counters are totals so far
     t_ns INTEGER, pid INTEGER, cpu_ns INTEGER, rss_bytes INTEGER, threads INTEGER, fds INTEGER,
     voluntary INTEGER, involuntary INTEGER, minor_faults INTEGER, major_faults INTEGER,
     read_bytes INTEGER, write_bytes INTEGER, read_calls INTEGER, shared_bytes INTEGER,
-    fd_limit INTEGER
+    fd_limit INTEGER,
+    run_delay_ns INTEGER         -- its main thread ready to run, but without a CPU
 );
 CREATE TABLE sys_samples (       -- the machine (or the cgroup's limits); ratios 0..1 since the last row
     t_ns INTEGER, cpu_ratio REAL, run_cpu_ratio REAL, iowait_ratio REAL, memory_total INTEGER,
     memory_available INTEGER, swap_in_bytes INTEGER, swap_out_bytes INTEGER, swap_used_bytes INTEGER,
-    cpu_pressure REAL, memory_pressure REAL, io_pressure REAL, shm_total INTEGER, shm_used INTEGER
+    cpu_pressure REAL, memory_pressure REAL, io_pressure REAL, shm_total INTEGER, shm_used INTEGER,
+    steal_ratio REAL             -- taken by the hypervisor for other machines
 );
 CREATE TABLE gpu_samples (       -- GPUs of this run only, from NVML
     t_ns INTEGER, gpu TEXT, utilization REAL, memory_used INTEGER, memory_total INTEGER,
