@@ -4,5 +4,5 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2;
-INSERT INTO workers VALUES (201, 100, 0, 0, 50, 1600, 1500000000, 0, 3000000000, 31000000),
+INSERT INTO workers(pid, parent_pid, rank, worker_id, batches, samples, busy_ns, first_ns, last_ns, max_ns) VALUES (201, 100, 0, 0, 50, 1600, 1500000000, 0, 3000000000, 31000000),
     (202, 100, 0, 1, 50, 1600, 1500000000, 0, 3000000000, 31000000);
