@@ -266,12 +266,12 @@ static void sample_process(struct collector *c, struct seen *s, uint64_t now)
     }
     store_add(c->writer, "proc_samples",
               "t_ns,pid,cpu_ns,rss_bytes,threads,fds,voluntary,involuntary,minor_faults,"
-              "major_faults,read_bytes,write_bytes,read_calls,shared_bytes,fd_limit",
-              "uiddddddddddddd", collector_relative(c, now), p.pid, or_null(p.cpu_ns),
+              "major_faults,read_bytes,write_bytes,read_calls,shared_bytes,fd_limit,run_delay_ns",
+              "uidddddddddddddd", collector_relative(c, now), p.pid, or_null(p.cpu_ns),
               or_null(p.rss_bytes), or_null(p.threads), or_null(p.fds), or_null(p.voluntary),
               or_null(p.involuntary), or_null(p.minor_faults), or_null(p.major_faults),
               or_null(p.read_bytes), or_null(p.write_bytes), or_null(p.read_calls),
-              or_null(p.shared_bytes), or_null(p.fd_limit));
+              or_null(p.shared_bytes), or_null(p.fd_limit), or_null(p.run_delay_ns));
     c->rows++;
 }
 
@@ -296,15 +296,15 @@ static void sample_system(struct collector *c, uint64_t now)
         store_add(c->writer, "sys_samples",
                   "t_ns,cpu_ratio,run_cpu_ratio,iowait_ratio,memory_total,memory_available,"
                   "swap_in_bytes,swap_out_bytes,swap_used_bytes,cpu_pressure,memory_pressure,"
-                  "io_pressure,shm_total,shm_used",
-                  "uddddddddddddd", collector_relative(c, now), ratio(s.busy_ns, b->busy_ns, all),
+                  "io_pressure,shm_total,shm_used,steal_ratio",
+                  "udddddddddddddd", collector_relative(c, now), ratio(s.busy_ns, b->busy_ns, all),
                   ratio(c->run_cpu_ns, 0, all), ratio(s.iowait_ns, b->iowait_ns, all),
                   or_null(s.memory_total), or_null(s.memory_available), or_null(s.swap_in_bytes),
                   or_null(s.swap_out_bytes), or_null(s.swap_used_bytes),
                   ratio(s.cpu_stall_us, b->cpu_stall_us, us),
                   ratio(s.memory_stall_us, b->memory_stall_us, us),
                   ratio(s.io_stall_us, b->io_stall_us, us), or_null(s.shm_total),
-                  or_null(s.shm_used));
+                  or_null(s.shm_used), ratio(s.steal_ns, b->steal_ns, all));
     }
     c->run_cpu_ns = 0;
     c->last_sys = s;

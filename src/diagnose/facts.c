@@ -150,6 +150,7 @@ static void fill_proc_sample(const struct store_row *row, void *item)
     s->write_bytes = int_or(row, 11, -1);
     s->shared_bytes = store_column_real(row, 12);
     s->fd_limit = int_or(row, 13, -1);
+    s->run_delay_ms = ms(row, 14);
 }
 
 static void fill_sys_sample(const struct store_row *row, void *item)
@@ -159,7 +160,7 @@ static void fill_sys_sample(const struct store_row *row, void *item)
                               &s->memory_total,    &s->memory_available, &s->swap_in_bytes,
                               &s->swap_out_bytes,  &s->swap_used_bytes,  &s->cpu_pressure,
                               &s->memory_pressure, &s->io_pressure,      &s->shm_total,
-                              &s->shm_used};
+                              &s->shm_used,        &s->steal_ratio};
     s->t_ms = ms(row, 0);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         *places[i] = store_column_real(row, (int)i + 1);
@@ -220,13 +221,14 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  fill_proc, procs, proc_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, pid, cpu_ns, rss_bytes, threads, fds, voluntary, involuntary,"
-                 " minor_faults, major_faults, read_bytes, write_bytes, shared_bytes, fd_limit"
+                 " minor_faults, major_faults, read_bytes, write_bytes, shared_bytes, fd_limit,"
+                 " run_delay_ns"
                  " FROM proc_samples ORDER BY pid, t_ns",
                  fill_proc_sample, proc_samples, proc_sample_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total,"
                  " memory_available, swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure,"
-                 " memory_pressure, io_pressure, shm_total, shm_used FROM sys_samples"
+                 " memory_pressure, io_pressure, shm_total, shm_used, steal_ratio FROM sys_samples"
                  " ORDER BY t_ns",
                  fill_sys_sample, sys_samples, sys_sample_count);
     if (r >= 0)

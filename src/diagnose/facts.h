@@ -89,13 +89,14 @@ struct proc_fact {
 /* Samples over time, one struct of arrays a table, ordered by pid then time (procs) or time. */
 struct proc_sample {
     double t_ms, cpu_ms, rss_bytes, shared_bytes;
+    double run_delay_ms; /* its main thread, ready to run but without a CPU, so far */
     int64_t pid, threads, fds, fd_limit, voluntary, involuntary, minor_faults, major_faults,
         read_bytes, write_bytes;
 };
 struct sys_sample {
     double t_ms, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total, memory_available,
         swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure, memory_pressure, io_pressure,
-        shm_total, shm_used;
+        shm_total, shm_used, steal_ratio;
 };
 struct gpu_sample {
     double t_ms, utilization, memory_used, memory_total, temperature_c, temperature_limit_c,

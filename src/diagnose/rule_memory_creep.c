@@ -5,9 +5,11 @@
  * and batches in shared memory fill the RSS of a healthy process.
  *
  * A leak is a slope, not a difference: memory rises at the start of every run (allocator, caches,
- * the first epoch) and then stays. So the slope is a robust one (Theil-Sen over kept steps), its
- * 95 % interval must lie above zero, and the last third of the run must still rise at no less than
- * a third of the whole's pace. One finding a kind: the worst process, and how many more there are.
+ * the first epoch) and then stays, or rises once more when an allocator's free places no longer
+ * fit. So the slope is a robust one (Theil-Sen over kept steps), its 95 % interval must lie above
+ * zero, that of the last third too, and the middle and the last third must each rise at no less
+ * than half of the whole's pace: a leak never rests for a third of the run. One finding a kind: the
+ * worst process, and how many more there are.
  */
 #include "diagnose/rule.h"
 
@@ -94,16 +96,19 @@ static double quantile_of(const double *values, size_t n)
 /* 1 and the growth when the series rises by the rule above; 0 when not; negative: no memory. */
 static int judge(const struct series *s, struct growth *g)
 {
-    struct stats_slope all, last;
+    struct stats_slope all, middle, last;
     if (s->count < CREEP_SAMPLES)
         return 0;
-    size_t third = s->count - s->count / 3;
+    size_t third = s->count / 3, third2 = s->count - third;
     int result = stats_theil_sen(s->step, s->bytes, s->count, &all);
     if (result == 0)
-        result = stats_theil_sen(s->step + third, s->bytes + third, s->count - third, &last);
+        result = stats_theil_sen(s->step + third, s->bytes + third, third2 - third, &middle);
+    if (result == 0)
+        result = stats_theil_sen(s->step + third2, s->bytes + third2, third, &last);
     if (result < 0)
         return result == -ENOMEM ? result : 0;
-    if (!(all.low > 0) || !(last.low > 0) || last.slope < all.slope / 3)
+    if (!(all.low > 0) || !(last.low > 0) || middle.slope < all.slope / 2 ||
+        last.slope < all.slope / 2)
         return 0;
     /* The ends must bear it out: a slope of the many is not a growth of the whole. */
     double first = quantile_of(s->bytes, s->count);

@@ -3,6 +3,9 @@
  *
  * The slowest 1 % decide whether there is a stall. Stalls may be more than 1 % of the steps, so
  * what is *named* are all steps beyond half-way between a usual step and those: the stalled ones.
+ *
+ * A training that had no CPU did not stall: other programs, or other virtual machines on the same
+ * hardware, had it. That is told as a remark, since nothing in the script would change it.
  */
 #include "diagnose/rule.h"
 
@@ -15,6 +18,7 @@
 
 #define COINCIDE_SHARE 0.80 /* of the stalled steps that must share a circumstance to name it */
 #define REGULAR_SHARE  0.80 /* of the gaps that must equal the usual one to call it a period */
+#define NO_CPU_SHARE   0.50 /* of the lost time: more than all other reasons together */
 
 struct stalls {
     const struct rank_facts *rank;
@@ -153,6 +157,31 @@ static double fault_share(const struct facts *facts, const struct stalls *s)
     return all >= (double)s->count && all > 0 ? in / all : 0;
 }
 
+/* Share of the time lost in stalled steps during which the process was ready to run and had no CPU:
+ * it waited in the queue, or the hypervisor had taken the CPU away. Samples are coarser than steps,
+ * so what an interval tells is counted up to the loss of the stalled steps it touches. */
+static double no_cpu_share(const struct facts *facts, const struct stalls *s)
+{
+    double without_ms = 0;
+    for (size_t j = 0; j < s->count; j++) {
+        double step_ms = 0, loss_ms = s->rank->wall_ms[s->at[j]] - s->usual_ms;
+        for (size_t i = 1; i < facts->proc_sample_count; i++) {
+            const struct proc_sample *a = &facts->proc_samples[i - 1], *b = a + 1;
+            if (a->pid == s->rank->pid && b->pid == a->pid &&
+                step_holds(s->rank, s->at[j], a->t_ms, b->t_ms) &&
+                b->run_delay_ms > a->run_delay_ms)
+                step_ms += b->run_delay_ms - a->run_delay_ms;
+        }
+        for (size_t i = 1; i < facts->sys_sample_count; i++) {
+            const struct sys_sample *a = &facts->sys_samples[i - 1], *b = a + 1;
+            if (b->steal_ratio > 0 && step_holds(s->rank, s->at[j], a->t_ms, b->t_ms))
+                step_ms += b->steal_ratio * (b->t_ms - a->t_ms) * (double)facts->cpus;
+        }
+        without_ms += s->rank->weight[s->at[j]] * (step_ms < loss_ms ? step_ms : loss_ms);
+    }
+    return s->excess_ms > 0 ? without_ms / s->excess_ms : 0;
+}
+
 struct circumstance {
     const char *text, *advice;
     const char *rows; /* up to the rank */
@@ -197,11 +226,12 @@ static const struct circumstance *find_circumstance(const struct facts *facts,
     return NULL;
 }
 
-static void describe(const struct facts *facts, const struct stalls *s, struct finding *f)
+static void describe(const struct facts *facts, const struct stalls *s, struct finding *f,
+                     int machine)
 {
     const struct rank_facts *r = s->rank;
     double share = 0;
-    const struct circumstance *c = find_circumstance(facts, s, &share);
+    const struct circumstance *c = machine ? NULL : find_circumstance(facts, s, &share);
     char period[96] = "";
     if (!isnan(s->gap_steps))
         snprintf(period, sizeof period, ", every %.0f steps (%.1f s)", s->gap_steps,
@@ -211,8 +241,14 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
                 "most of it in %s%s%s.",
                 s->count, (long long)r->kept, 100 * s->held_ms / r->kept_ms,
                 s->held_ms / (double)s->count, s->usual_ms, period, leat_phase_names[s->phase],
-                c ? "; they coincide with " : "", c ? c->text : "");
-    if (c)
+                machine ? "; the training was ready to run and had no CPU"
+                : c     ? "; they coincide with "
+                        : "",
+                c ? c->text : "");
+    if (machine)
+        finding_advise(f, "Other programs, or other virtual machines, had the CPU in those steps: "
+                          "nothing in the script to change.");
+    else if (c)
         finding_advise(f, "%s", c->advice);
     else
         finding_advise(
@@ -231,6 +267,28 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
         finding_prove(f, c->text, share, "ratio", "%s %d", c->rows, r->rank);
 }
 
+static void tell(const struct facts *facts, struct stalls *s, struct findings *found)
+{
+    const struct rank_facts *r = s->rank;
+    double no_cpu = no_cpu_share(facts, s);
+    int machine = no_cpu >= NO_CPU_SHARE;
+    struct finding *f = findings_add(found, "INTERMITTENT STALL", SECTION_STEP_TIME,
+                                     machine ? SEVERITY_INFO : SEVERITY_WARNING);
+    if (!f)
+        return;
+    f->rank = facts->rank_count > 1 ? r->rank : -1;
+    find_period(s);
+    find_phase(s);
+    if (!machine) {
+        f->share = s->excess_ms / r->kept_ms;
+        f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s->excess_ms);
+    }
+    describe(facts, s, f, machine);
+    if (machine)
+        finding_prove(f, "share of the lost time without a CPU", no_cpu, "ratio",
+                      "proc_samples WHERE pid = %lld", (long long)r->pid);
+}
+
 void rule_stall(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
@@ -245,18 +303,8 @@ void rule_stall(const struct facts *facts, struct findings *found)
     if (slowest_stalls(&slowest)) {
         if (find_stalls(r, &slowest, &s) < 0)
             found->failed = 1;
-        if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms) {
-            find_period(&s);
-            find_phase(&s);
-            struct finding *f =
-                findings_add(found, "INTERMITTENT STALL", SECTION_STEP_TIME, SEVERITY_WARNING);
-            if (f) {
-                f->share = s.excess_ms / r->kept_ms;
-                f->rank = facts->rank_count > 1 ? r->rank : -1;
-                f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s.excess_ms);
-                describe(facts, &s, f);
-            }
-        }
+        if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms)
+            tell(facts, &s, found);
     }
     mem_free(s.at);
     mem_free(slowest.slow);

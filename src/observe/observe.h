@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- one process (proc_process.c): /proc/PID/{stat,status,statm,io,limits,fd} ------------- */
+/* ---- one process (proc_process.c): /proc/PID/{stat,status,io,schedstat ...} ------------- */
 
 struct proc_info {
     int64_t pid, ppid;
@@ -28,6 +28,7 @@ struct proc_info {
     int64_t minor_faults, major_faults;
     int64_t read_bytes, write_bytes; /* from and to storage */
     int64_t read_calls;
+    int64_t run_delay_ns; /* of the main thread: ready to run, but without a CPU */
 };
 /* 0; -ESRCH when the process is gone. */
 int proc_read(const char *root, int64_t pid, struct proc_info *ret_info);
@@ -41,8 +42,9 @@ int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_cou
 
 /* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
 
-struct sys_info {                           /* totals since boot; take differences */
-    int64_t busy_ns, iowait_ns, all_ns;     /* summed over CPUs */
+struct sys_info {                       /* totals since boot; take differences */
+    int64_t busy_ns, iowait_ns, all_ns; /* summed over CPUs */
+    int64_t steal_ns; /* of busy: the hypervisor gave the CPU to another machine */
     int64_t memory_total, memory_available; /* the smaller of machine and cgroup */
     int64_t swap_used_bytes, swap_in_bytes, swap_out_bytes;
     int64_t oom_kills;

@@ -5,6 +5,7 @@
  *     stat      parent, faults, CPU ticks of all threads, threads, start          5 us
  *     status    resident and shared memory, context switches of the main thread   8 us
  *     io        bytes and calls; only for processes one may trace                 4 us
+ *     schedstat time the main thread waited for a CPU                             4 us
  *     limits    the limit of open files                                           8 us
  *     fd        count of open files: one stat since Linux 6.2, else a readdir      1 us
  *     task/TID  context switches of the further threads, 8 us each, at most 63 of them
@@ -208,6 +209,16 @@ static int64_t read_fd_limit(int dir)
     return proc_text_field(text, "Max open files"); /* the soft one; "unlimited" is unknown */
 }
 
+/* "ran waited slices": nanoseconds on a CPU and in the queue for one, of the main thread. */
+static int64_t read_run_delay(int dir)
+{
+    char text[128];
+    if (proc_text_read(dir, "schedstat", text, sizeof text) <= 0)
+        return -1;
+    const char *at = text;
+    return proc_text_number(&at) < 0 ? -1 : proc_text_number(&at);
+}
+
 int proc_read(const char *root, int64_t pid, struct proc_info *ret_info)
 {
     struct proc_info info = {.pid = pid,
@@ -225,7 +236,8 @@ int proc_read(const char *root, int64_t pid, struct proc_info *ret_info)
                              .major_faults = -1,
                              .read_bytes = -1,
                              .write_bytes = -1,
-                             .read_calls = -1};
+                             .read_calls = -1,
+                             .run_delay_ns = -1};
     int dir = open_process(root, pid);
     if (dir < 0)
         return dir == -ENOENT ? -ESRCH : dir;
@@ -247,6 +259,7 @@ int proc_read(const char *root, int64_t pid, struct proc_info *ret_info)
         info.read_bytes = proc_text_field(text, "read_bytes:");
         info.write_bytes = proc_text_field(text, "write_bytes:");
     }
+    info.run_delay_ns = read_run_delay(dir);
     info.fd_limit = read_fd_limit(dir);
     info.fds = count_fds(dir);
     close(dir);

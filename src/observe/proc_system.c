@@ -24,7 +24,7 @@ static void read_cpu(const char *root, struct sys_info *info)
         strncmp(text, "cpu ", 4) != 0)
         return;
     const char *at = text + 4;
-    int64_t all = 0, idle = -1, iowait = -1, ns_per_tick = 1000000000 / ticks;
+    int64_t all = 0, idle = -1, iowait = -1, steal = -1, ns_per_tick = 1000000000 / ticks;
     for (int i = 0; i < 8; i++) {
         const char *before = at;
         int64_t value = proc_text_number(&at);
@@ -35,6 +35,8 @@ static void read_cpu(const char *root, struct sys_info *info)
             idle = value;
         if (i == 4)
             iowait = value;
+        if (i == 7)
+            steal = value;
     }
     int64_t rest = proc_text_sum(idle, iowait);
     if (all < 0 || rest < 0 || rest > all)
@@ -42,6 +44,7 @@ static void read_cpu(const char *root, struct sys_info *info)
     info->all_ns = proc_text_scale(all, ns_per_tick);
     info->iowait_ns = proc_text_scale(iowait, ns_per_tick);
     info->busy_ns = proc_text_scale(all - rest, ns_per_tick);
+    info->steal_ns = proc_text_scale(steal, ns_per_tick);
 }
 
 static void read_memory(const char *root, struct sys_info *info)

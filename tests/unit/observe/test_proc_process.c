@@ -37,6 +37,7 @@ static void recorded_process(void **state)
     assert_i64(p.read_bytes, 409600);
     assert_i64(p.write_bytes, 8192);
     assert_i64(p.read_calls, 211);
+    assert_i64(p.run_delay_ns, 4003000);
 }
 
 static void absent_is_not_zero(void **state)
@@ -49,6 +50,7 @@ static void absent_is_not_zero(void **state)
     assert_i64(p.fd_limit, -1);
     assert_i64(p.voluntary, -1);
     assert_i64(p.read_bytes, -1);
+    assert_i64(p.run_delay_ns, -1);
     assert_int_equal(proc_read(data_root("v1"), 7, &p), -ESRCH);
 }
 

@@ -19,6 +19,7 @@ static void recorded_machine(void **state)
     assert_i64(s.all_ns, (1000 + 20 + 300 + 40000 + 50 + 6 + 7 + 8) * tick_ns);
     assert_i64(s.busy_ns, (1000 + 20 + 300 + 6 + 7 + 8) * tick_ns);
     assert_i64(s.iowait_ns, 50 * tick_ns);
+    assert_i64(s.steal_ns, 8 * tick_ns);
     assert_i64(s.memory_total, 4294967296); /* the cgroup's, not the machine's */
     assert_i64(s.memory_available, 4294967296 - (3000000000 - 700000000));
     assert_i64(s.swap_used_bytes, (8388604LL - 8257532) * 1024);
@@ -50,6 +51,7 @@ static void hostile_machine(void **state)
     assert_int_equal(sys_read(data_root("hostile"), &s), 0);
     assert_i64(s.all_ns, -1);
     assert_i64(s.busy_ns, -1);
+    assert_i64(s.steal_ns, -1);
     assert_i64(s.memory_total, -1);
     assert_i64(s.memory_available, -1);
     assert_i64(s.swap_used_bytes, -1); /* more free than there is */
