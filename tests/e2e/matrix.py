@@ -4,6 +4,11 @@
     .venv/bin/python tests/e2e/matrix.py --only straggler   those whose name holds the word
     .venv/bin/python tests/e2e/matrix.py --repeat 3         three times in a row
     .venv/bin/python tests/e2e/matrix.py --busy             with one core kept busy by another process
+    .venv/bin/python tests/e2e/matrix.py --second-try       those that were wrong once more
+
+Real trainings run on a real machine, and now and then something else on it is what a training felt.
+So a test run gives a wrong case a second try, and says so; the score of the matrix (make verdicts)
+is without.
 
 e2e_case.py says what a case is, e2e_checks.py what is held against it. Exit status 0 when every
 case of every round is right, 1 otherwise.
@@ -239,6 +244,17 @@ def busy_core(wanted):
         process.wait()
 
 
+def second_try(results, options):
+    """The results with each wrong one replaced by that of another run of its case."""
+    wrong = [result for result in results if result.wrong]
+    if not wrong:
+        return results
+    print(f"second try of {len(wrong)}: {', '.join(result.case.name for result in wrong)}")
+    again = run_round([result.case for result in wrong], options, "again")
+    names = {result.case.name for result in again}
+    return [result for result in results if result.case.name not in names] + again
+
+
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--leat", default=str(ROOT / "build" / "leat"))
@@ -246,6 +262,7 @@ def parse_options():
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--busy", action="store_true", help="keep one core busy meanwhile")
+    parser.add_argument("--second-try", action="store_true", help="run wrong cases once more")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--logs", type=pathlib.Path, help="keep the runs in this new folder")
     options = parser.parse_args()
@@ -288,6 +305,8 @@ def main():
             print(title + (", one core kept busy" if options.busy else ""), flush=True)
             print(f"{'':5} {'case':26} {'expected':34} {'got':34} {'steps':>9}")
             results += run_round(cases, options, round_number)
+        if options.second_try:
+            results = second_try(results, options)
     print_score(results)
     failed = any(result.wrong for result in results)
     if made and not failed:
