@@ -37,7 +37,7 @@ CORE = {"base", "record", "load"}
 HOMES = [
     (r"sqlite3(ext)?\.h", ["src/store/", "tests/"]),
     (r"jansson\.h", ["src/base/json.h", "src/base/json.c"]),
-    (r"Python\.h", ["python/leat/_core.c"]),
+    (r"Python\.h", ["python/leat/"]),
     (r"(bpf/.*|linux/bpf\.h|linux/btf\.h)", ["src/observe/bpf/"]),
     (r"cmocka\.h", ["tests/"]),
     (r"(nvml|cuda|cuda_runtime|cuda_runtime_api|cupti|nvjpeg|dlpack/dlpack)\.h", []),
@@ -136,7 +136,7 @@ MISTAKES = [
     ({"src/report/a.c": "/* a */\n#include <sqlite3.h>\n"}, "whose home is src/store/"),
     ({"src/store/a.c": "/* a */\n#include <jansson.h>\n"}, "whose home is src/base/json.h"),
     ({"src/observe/a.c": "/* a */\n#include <nvml.h>\n"}, "nowhere"),
-    ({"src/base/a.c": "/* a */\n#include <Python.h>\n"}, "python/leat/_core.c"),
+    ({"src/base/a.c": "/* a */\n#include <Python.h>\n"}, "whose home is python/leat/"),
     ({"src/cli/a.c": "/* a */\n#include <cmocka.h>\n"}, "whose home is tests/"),
     ({"python/leat/_core.c": '/* a */\n#include "store/b.h"\n'}, "are linked here"),
     ({"src/base/a.c": '/* a */\n#include "nowhere/b.h"\n'}, 'no room "nowhere"'),

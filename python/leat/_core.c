@@ -13,7 +13,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "leat/recorder.h"
+#include "_core.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -30,6 +30,13 @@ static __thread struct {
 
 static PyObject *on_first; /* owned; called before a thread's first span of training */
 static uint64_t due_ns = UINT64_MAX;
+
+static struct making making = {.part = MAKING_NONE};
+
+struct making *core_making(void)
+{
+    return &making;
+}
 
 static PyObject *core_open(PyObject *self, PyObject *unused)
 {
