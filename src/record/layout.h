@@ -6,12 +6,19 @@
  *     │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 loaders x 8  │ 512   │
  *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴─────────────────┴───────┘
  *
+ *     parts: one histogram a loader and part, for what comes too often to be a record
+ *     lines: one entry a line of code that the sampler has found at work
+ *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
  *
  * The producer writes a record and then stores head with release order; leat loads head with
  * acquire order, so it never sees half a record, also when the producer died in between. leat
  * stores tail after it has copied. A full ring drops the new record and counts it in `lost`.
+ *
+ * Parts and lines are never drained: they are totals, which leat may read at any time and reads for
+ * the last time when the process has died. A part is read only when its bit in `parts_used` says
+ * that it happened: to read a page of a memfd that was never written gives it memory.
  *
  * Everything in here is foreign to leat: a process may scribble over it. The reader
  * (ring_reader.c) checks every number against these constants and never trusts an index.
@@ -25,7 +32,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 1u
+#define REC_VERSION 2u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -60,9 +67,9 @@ static inline uint64_t rec_bin_ns(uint32_t bin)
     return bin < 32 ? bin : (uint64_t)(32 + bin % 32) << (bin / 32 - 1);
 }
 
-struct rec_part { /* added to by any thread, relaxed; `n` is added last */
+struct rec_part { /* added to by any thread; `n` last, so the bins never hold less than it says */
     _Atomic uint64_t n, total_ns, max_ns, bytes;
-    _Atomic uint32_t bins[REC_PART_BINS];
+    _Atomic uint64_t bins[REC_PART_BINS];
 };
 
 struct rec_line { /* what names it is set before lines_used counts it, and never changes */
@@ -97,6 +104,8 @@ struct rec_header {
     _Atomic uint64_t cost_ns;
     _Atomic int32_t worker_loader; /* -1: not said */
     _Atomic uint32_t lines_used;
+    _Atomic uint64_t lines_lost;                  /* samples of lines beyond REC_LINES */
+    _Atomic uint8_t parts_used[REC_PART_LOADERS]; /* bit of each part that has happened */
     /* Written by leat, read by the process. */
     _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
     uint32_t reserved2;
@@ -132,6 +141,7 @@ struct rec_area {
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");
 _Static_assert(sizeof(struct rec_header) <= REC_HEADER_BYTES, "the header fits its page");
+_Static_assert(LEAT_PARTS_COUNT <= 8, "the parts of a loader fit the bits of parts_used");
 _Static_assert(sizeof(struct leat_loader_info) <= REC_LOADER_BYTES, "a loader fits its slot");
 
 /* What a process sends over the socket, with the memfd as SCM_RIGHTS. */

@@ -248,7 +248,10 @@ void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
         return;
-    struct rec_part *p = &a->parts[loader < REC_PART_LOADERS ? loader : REC_PART_LOADERS - 1][part];
+    if ((unsigned)part >= LEAT_PARTS_COUNT)
+        return;
+    loader = loader < REC_PART_LOADERS ? loader : REC_PART_LOADERS - 1;
+    struct rec_part *p = &a->parts[loader][part];
     atomic_fetch_add_explicit(&p->bins[rec_bin(ns)], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&p->total_ns, ns, memory_order_relaxed);
     if (bytes)
@@ -257,41 +260,73 @@ void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes
     while (ns > most && !atomic_compare_exchange_weak_explicit(
                             &p->max_ns, &most, ns, memory_order_relaxed, memory_order_relaxed))
         ;
-    atomic_fetch_add_explicit(&p->n, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->n, 1, memory_order_release);
+    uint8_t bit = (uint8_t)(1u << part);
+    if (!(atomic_load_explicit(&a->header.parts_used[loader], memory_order_relaxed) & bit))
+        atomic_fetch_or(&a->header.parts_used[loader], bit);
 }
 
-static int same_line(const struct rec_line *a, const struct leat_line *b)
+/* Copies what fits, whole characters of UTF-8 only. Of a path the end is kept: it has the name. */
+static void cut_text(char *place, size_t bytes, const char *text, int keep_end)
+{
+    const char dots[] = "...";
+    size_t length = text ? strlen(text) : 0, room = bytes - 1;
+    if (length > room && keep_end) {
+        const char *end = text + length - (room - (sizeof dots - 1));
+        while (((unsigned char)*end & 0xc0) == 0x80)
+            end++;
+        snprintf(place, bytes, "%s%s", dots, end);
+        return;
+    }
+    if (length > room)
+        for (length = room; length && ((unsigned char)text[length] & 0xc0) == 0x80;)
+            length--;
+    memcpy(place, text ? text : "", length);
+    place[length] = 0;
+}
+
+static int same_line(const struct rec_line *a, const struct rec_line *b)
 {
     return a->line == b->line && a->below == b->below && a->loader == b->loader &&
-           a->part == (uint32_t)b->part && strncmp(a->file, b->file, REC_FILE_BYTES - 1) == 0 &&
-           strncmp(a->function, b->function, REC_FUNCTION_BYTES - 1) == 0;
+           a->part == b->part && strcmp(a->function, b->function) == 0 &&
+           strcmp(a->file, b->file) == 0;
 }
 
 int leat_recorder_line(const struct leat_line *line)
 {
     struct rec_area *a = live_area();
-    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed) ||
+        (unsigned)line->part >= LEAT_PARTS_COUNT)
         return -1;
     uint32_t used = atomic_load(&a->header.lines_used), id = 0;
-    while (id < used && !same_line(&a->lines[id], line))
+    /* A slot of before a fork or beyond the table is nobody's. */
+    struct rec_line wanted_line = {.line = line->line,
+                                   .below = line->below < (int)used ? line->below : -1,
+                                   .loader = line->loader,
+                                   .part = (uint32_t)line->part};
+    cut_text(wanted_line.file, sizeof wanted_line.file, line->file, 1);
+    cut_text(wanted_line.function, sizeof wanted_line.function, line->function, 0);
+    while (id < used && !same_line(&a->lines[id], &wanted_line))
         id++;
-    if (id >= REC_LINES)
+    if (id >= REC_LINES) {
+        atomic_fetch_add_explicit(&a->header.lines_lost, 1, memory_order_relaxed);
         return -1;
+    }
     struct rec_line *l = &a->lines[id];
     if (id == used) {
-        l->line = line->line;
-        l->below = line->below;
-        l->loader = line->loader;
-        l->part = (uint32_t)line->part;
-        copy_text(l->file, sizeof l->file, line->file);
-        copy_text(l->function, sizeof l->function, line->function);
+        l->line = wanted_line.line;
+        l->below = wanted_line.below;
+        l->loader = wanted_line.loader;
+        l->part = wanted_line.part;
+        memcpy(l->file, wanted_line.file, sizeof l->file);
+        memcpy(l->function, wanted_line.function, sizeof l->function);
         atomic_store(&a->header.lines_used, used + 1);
     }
     atomic_fetch_add_explicit(&l->ns, line->ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->read_ns, line->read_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->decode_ns, line->decode_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->blocked_ns, line->blocked_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&l->samples, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->samples, 1, memory_order_release);
     return (int)id;
 }
 

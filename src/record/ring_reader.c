@@ -67,6 +67,7 @@ void ring_reader_header(const struct ring_reader *reader, struct rec_header *ret
     end_text(ret_header->devices, sizeof ret_header->devices);
     ret_header->names_used = at_most(ret_header->names_used, REC_NAMES);
     ret_header->loaders_used = at_most(ret_header->loaders_used, REC_LOADERS);
+    ret_header->lines_used = at_most(ret_header->lines_used, REC_LINES);
     ret_header->rings_used = at_most(ret_header->rings_used, REC_RINGS);
     if (ret_header->role > LEAT_ROLE_WORKER)
         ret_header->role = LEAT_ROLE_OTHER;
@@ -91,6 +92,54 @@ int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
     memcpy(ret_info, &reader->area->loaders[id].info, sizeof *ret_info);
     end_text(ret_info->dataset, sizeof ret_info->dataset);
     end_text(ret_info->where, sizeof ret_info->where);
+    return 1;
+}
+
+int ring_reader_part(const struct ring_reader *reader, uint32_t loader, uint32_t part,
+                     struct ring_part *ret_part)
+{
+    if (loader >= REC_PART_LOADERS || part >= LEAT_PARTS_COUNT ||
+        !(atomic_load(&reader->area->header.parts_used[loader]) >> part & 1))
+        return 0;
+    const struct rec_part *p = &reader->area->parts[loader][part];
+    uint64_t n = atomic_load_explicit(&p->n, memory_order_acquire);
+    if (n == 0)
+        return 0;
+    ret_part->n = n;
+    ret_part->total_ns = atomic_load_explicit(&p->total_ns, memory_order_relaxed);
+    ret_part->max_ns = atomic_load_explicit(&p->max_ns, memory_order_relaxed);
+    ret_part->bytes = atomic_load_explicit(&p->bytes, memory_order_relaxed);
+    for (uint32_t bin = 0; bin < REC_PART_BINS; bin++)
+        ret_part->bins[bin] = atomic_load_explicit(&p->bins[bin], memory_order_relaxed);
+    return 1;
+}
+
+int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_line *ret_line)
+{
+    uint32_t used = at_most(atomic_load(&reader->area->header.lines_used), REC_LINES);
+    if (id >= used)
+        return 0;
+    const struct rec_line *l = &reader->area->lines[id];
+    struct ring_line copy = {
+        .samples = atomic_load_explicit(&l->samples, memory_order_acquire),
+        .ns = atomic_load_explicit(&l->ns, memory_order_relaxed),
+        .read_ns = atomic_load_explicit(&l->read_ns, memory_order_relaxed),
+        .decode_ns = atomic_load_explicit(&l->decode_ns, memory_order_relaxed),
+        .blocked_ns = atomic_load_explicit(&l->blocked_ns, memory_order_relaxed),
+        .line = l->line,
+        .below = l->below,
+        .loader = l->loader,
+        .part = l->part,
+    };
+    if (copy.part >= LEAT_PARTS_COUNT)
+        return 0;
+    if (copy.below < 0 || (uint32_t)copy.below >= id)
+        copy.below = -1;
+    memcpy(copy.file, l->file, sizeof copy.file);
+    memcpy(copy.function, l->function, sizeof copy.function);
+    end_text(copy.file, sizeof copy.file);
+    end_text(copy.function, sizeof copy.function);
+    *ret_line = copy;
     return 1;
 }
 

@@ -30,6 +30,28 @@ int ring_reader_name(const struct ring_reader *reader, uint32_t id, char ret_nam
 int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
                        struct leat_loader_info *ret_info);
 
+/* How often a part happened and how long it took, for the recording process's own number of the
+ * loader (below REC_PART_LOADERS; the last slot is shared by all later ones). False when it never
+ * happened. While the process lives the numbers may be an occurrence apart from each other. */
+struct ring_part {
+    uint64_t n, total_ns, max_ns, bytes;
+    uint64_t bins[REC_PART_BINS];
+};
+int ring_reader_part(const struct ring_reader *reader, uint32_t loader, uint32_t part,
+                     struct ring_part *ret_part);
+
+/* A line of code with the time it stands for. `below` is the id of an earlier line, or -1, so
+ * whoever goes through them in order has seen it. False when the index is out of the used range, or
+ * the line belongs to no part. */
+struct ring_line {
+    uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
+    int32_t line, below;
+    uint32_t loader, part;
+    char file[REC_FILE_BYTES];
+    char function[REC_FUNCTION_BYTES];
+};
+int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_line *ret_line);
+
 /* Takes up to `most` new records, ring by ring, each ring in the order of writing (so ordered by
  * end time within a thread). Returns how many; call again until 0. */
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most);
