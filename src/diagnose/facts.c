@@ -1,8 +1,8 @@
 /* facts.c: the run database into plain arrays. Steps have a file of their own (facts_steps.c); here
  * is everything that is small: a few rows, or at most a few samples a second.
  *
- * Each table is one SELECT, one row function and one array; all go through load_table. Text in the
- * database is foreign (commands, exceptions): it is cut to the size of its place.
+ * Each table is one SELECT, one row function and one array; all go through facts_load_table. Text
+ * in the database is foreign (commands, exceptions): it is cut to the size of its place.
  */
 #include "diagnose/facts_load.h"
 
@@ -54,10 +54,9 @@ static int add_row(const struct store_row *row, void *context)
     return 0;
 }
 
-/* `items` is the address of the pointer in facts: it owns what was read also after a failure. */
-static int load_table(struct store_reader *reader, const char *sql, size_t size,
-                      void (*fill)(const struct store_row *row, void *item), void *items,
-                      size_t *ret_count, struct leat_err *err)
+int facts_load_table(struct store_reader *reader, const char *sql, size_t size,
+                     void (*fill)(const struct store_row *row, void *item), void *items,
+                     size_t *ret_count, struct leat_err *err)
 {
     struct table t = {.size = size, .fill = fill};
     int result = store_select(reader, sql, NULL, 0, add_row, &t, err);
@@ -113,6 +112,7 @@ static void fill_worker(const struct store_row *row, void *item)
     w->busy_ms = ms(row, 6);
     w->alive_ms = ms(row, 8) - ms(row, 7);
     w->max_ms = ms(row, 9);
+    w->loader = (int)int_or(row, 10, -1);
 }
 
 static void fill_proc(const struct store_row *row, void *item)
@@ -151,6 +151,7 @@ static void fill_proc_sample(const struct store_row *row, void *item)
     s->shared_bytes = store_column_real(row, 12);
     s->fd_limit = int_or(row, 13, -1);
     s->run_delay_ms = ms(row, 14);
+    s->read_calls = int_or(row, 15, -1);
 }
 
 static void fill_sys_sample(const struct store_row *row, void *item)
@@ -201,7 +202,7 @@ static void fill_lost(const struct store_row *row, void *item)
 static int load_tables(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
 #define LOAD(sql, fill, items, count)                                                              \
-    load_table(reader, sql, sizeof *f->items, fill, &f->items, &f->count, err)
+    facts_load_table(reader, sql, sizeof *f->items, fill, &f->items, &f->count, err)
     int r = LOAD("SELECT rank, name, n, total_ns, max_ns, other_ns FROM span_totals"
                  " ORDER BY rank, name",
                  fill_span, spans, span_count);
@@ -213,7 +214,7 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  fill_loader, loaders, loader_count);
     if (r >= 0)
         r = LOAD("SELECT pid, parent_pid, rank, worker_id, batches, samples, busy_ns, first_ns,"
-                 " last_ns, max_ns FROM workers ORDER BY rank, worker_id, pid",
+                 " last_ns, max_ns, loader FROM workers ORDER BY rank, worker_id, pid",
                  fill_worker, workers, worker_count);
     if (r >= 0)
         r = LOAD("SELECT pid, ppid, role, rank, worker_id, comm, command, started_ns, ended_ns,"
@@ -222,7 +223,7 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
     if (r >= 0)
         r = LOAD("SELECT t_ns, pid, cpu_ns, rss_bytes, threads, fds, voluntary, involuntary,"
                  " minor_faults, major_faults, read_bytes, write_bytes, shared_bytes, fd_limit,"
-                 " run_delay_ns"
+                 " run_delay_ns, read_calls"
                  " FROM proc_samples ORDER BY pid, t_ns",
                  fill_proc_sample, proc_samples, proc_sample_count);
     if (r >= 0)
@@ -348,6 +349,8 @@ int facts_load(struct store_reader *reader, struct facts **ret_facts, struct lea
     if (r >= 0)
         r = load_tables(reader, f, err);
     if (r >= 0)
+        r = facts_load_input(reader, f, err);
+    if (r >= 0)
         r = facts_load_steps(reader, f, err);
     for (size_t i = 0; r >= 0 && i < f->rank_count; i++)
         r = facts_compute_stats(&f->ranks[i]);
@@ -378,10 +381,12 @@ void facts_free(struct facts *f)
         for (int p = 0; p <= PHASES; p++)
             mem_free(r->bins[p]);
     }
-    void *const owned[] = {
-        f->run_name, f->command,      f->started_at,  f->node,        f->leat,           f->ended,
-        f->python,   f->torch,        f->ranks,       f->spans,       f->loaders,        f->workers,
-        f->procs,    f->proc_samples, f->sys_samples, f->gpu_samples, f->memory_samples, f->lost};
+    void *const owned[] = {f->run_name,       f->command,      f->started_at,  f->node,
+                           f->leat,           f->ended,        f->python,      f->torch,
+                           f->ranks,          f->spans,        f->loaders,     f->workers,
+                           f->procs,          f->proc_samples, f->sys_samples, f->gpu_samples,
+                           f->memory_samples, f->lost,         f->input_parts, f->input_bins,
+                           f->input_lines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "store/store.h"
 
+#include <leat/recorder.h>
+
 #include <stdint.h>
 
 /* Step times of one rank, kept steps only (warm-up and compile steps are counted, not kept). One
@@ -76,7 +78,31 @@ struct loader_fact {
 struct worker_fact {
     int64_t pid, parent_pid, batches, samples;
     int rank, worker_id;
+    int loader;                       /* of its parent; -1: could not be told */
     double busy_ms, alive_ms, max_ms; /* alive: from its first record to its last */
+};
+
+/* What making a batch and handing it over took, by part (run-db.md, input_parts). `worker` is the
+ * worker's number, -1 the process of the loader itself. */
+struct input_part {
+    int64_t pid, n;
+    int loader, worker; /* loader -1: could not be told */
+    enum leat_part part;
+    double total_ms, max_ms, bytes; /* READY: total and max are counts */
+};
+struct input_bin { /* their distribution */
+    int64_t pid;
+    int loader, worker, bin;
+    enum leat_part part;
+    double n;
+};
+struct input_line { /* where the time goes, by sampling */
+    int64_t pid, samples;
+    int loader, worker, id, below; /* below: id of the user's line that called it; -1: none */
+    enum leat_part part;           /* SAMPLE or COLLATE */
+    int line;
+    char file[160], function[64];
+    double ms, read_ms, decode_ms, blocked_ms; /* ms includes the three, and lines below */
 };
 
 struct proc_fact {
@@ -91,7 +117,7 @@ struct proc_sample {
     double t_ms, cpu_ms, rss_bytes, shared_bytes;
     double run_delay_ms; /* its main thread, ready to run but without a CPU, so far */
     int64_t pid, threads, fds, fd_limit, voluntary, involuntary, minor_faults, major_faults,
-        read_bytes, write_bytes;
+        read_bytes, write_bytes, read_calls;
 };
 struct sys_sample {
     double t_ms, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total, memory_available,
@@ -133,6 +159,12 @@ struct facts {
     size_t loader_count;
     struct worker_fact *workers;
     size_t worker_count;
+    struct input_part *input_parts; /* ordered by pid, loader, worker */
+    size_t input_part_count;
+    struct input_bin *input_bins; /* the same */
+    size_t input_bin_count;
+    struct input_line *input_lines; /* the same, then by id */
+    size_t input_line_count;
     struct proc_fact *procs;
     size_t proc_count;
     struct proc_sample *proc_samples;
@@ -151,6 +183,34 @@ struct facts {
  * that trained under a rank already taken (a script that trains twice): they are shown, but never
  * compared with the ranks. */
 size_t facts_world_ranks(const struct facts *facts);
+
+/* ---- inside the input path (facts_input.c) --------------------------------------------------- */
+
+/* Which rows: of the loader `loader` of process `pid`, and of one worker, of the process itself
+ * (FACTS_PROCESS), of all its workers (FACTS_WORKERS) or of both (FACTS_ALL). */
+enum { FACTS_PROCESS = -1, FACTS_WORKERS = -2, FACTS_ALL = -3 };
+struct part_stats { /* of one occurrence, ms (READY: a count); NaN when it never happened */
+    double n, total, mean, median, p90, p99, max, bytes;
+};
+void facts_part(const struct facts *facts, int64_t pid, int loader, int worker, enum leat_part part,
+                struct part_stats *ret_stats);
+/* The quantiles 0.5/n, 1.5/n ...: `n` equally likely values. 0 when there are none. */
+int facts_part_quantiles(const struct facts *facts, int64_t pid, int loader, int worker,
+                         enum leat_part part, size_t n, double *ret_values);
+/* Share of the occurrences whose value is 0: for READY, requests that found nothing ready. */
+double facts_part_zero(const struct facts *facts, int64_t pid, int loader, int worker,
+                       enum leat_part part);
+
+/* A line of code, summed over the workers of a loader. */
+struct line_fact {
+    const struct input_line *line;  /* names it; one of facts->input_lines */
+    const struct input_line *below; /* the user's line that called it; NULL: none */
+    double ms, read_ms, decode_ms, blocked_ms;
+};
+/* The lines of a loader (-1: of all loaders of the process), the most costly first. The caller owns
+ * *ret_lines (mem_free). 0 or -ENOMEM. */
+int facts_lines(const struct facts *facts, int64_t pid, int loader, struct line_fact **ret_lines,
+                size_t *ret_count);
 
 int facts_load(struct store_reader *reader, struct facts **ret_facts, struct leat_err *err);
 void facts_free(struct facts *facts); /* takes NULL */

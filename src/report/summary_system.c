@@ -263,7 +263,7 @@ static json_t *process_part(const struct facts *facts, const struct proc_fact *p
         series_add(&fds, sample[i].fds >= 0 ? (double)sample[i].fds : NAN);
     }
     static const struct proc_sample nothing = {NAN, NAN, NAN, NAN, NAN, -1, -1, -1,
-                                               -1,  -1,  -1,  -1,  -1,  -1, -1};
+                                               -1,  -1,  -1,  -1,  -1,  -1, -1, -1};
     const struct proc_sample *last = n ? &sample[n - 1] : &nothing;
     return json_pack(
         "{so so so so so so so so so so so so so so so so so so so so so so so}", "pid",

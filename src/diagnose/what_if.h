@@ -1,0 +1,34 @@
+/* what_if.h: how long a step would take with other settings of its loader. A pure function of
+ * measured service times; see what_if.c for the model. Times are milliseconds. */
+#ifndef LEAT_DIAGNOSE_WHAT_IF_H
+#define LEAT_DIAGNOSE_WHAT_IF_H
+
+enum { WHAT_IF_QUANTILES = 32 };
+
+struct what_if {
+    /* one batch */
+    double make_ms[WHAT_IF_QUANTILES]; /* equally likely times to make it, a core to itself */
+    double make_cpu_ms;                /* of their mean: on a CPU rather than waiting */
+    double hand_over_ms;               /* in the training process, while it can do nothing else */
+    double pin_ms; /* in the pin thread, beside the training; 0: no such thread */
+    /* one step */
+    double rest_ms;          /* all but the input */
+    double rest_cpu_ms;      /* CPU time of it, over all threads */
+    double batches_per_step; /* 1, or more with gradient accumulation */
+    /* settings */
+    int workers;       /* 0: the training process makes the batches itself */
+    int prefetch;      /* batches that each worker works ahead (prefetch_factor) */
+    int epoch_batches; /* after as many the workers begin anew, with nothing ready; 0: never */
+    double cores;      /* that the run may use and others leave to it */
+};
+
+/* Milliseconds a step, epoch starts included. */
+double what_if_step_ms(const struct what_if *w);
+
+/* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. */
+int what_if_workers(const struct what_if *w, int most);
+
+/* Mean of the making times. */
+double what_if_make_ms(const struct what_if *w);
+
+#endif

@@ -1,0 +1,116 @@
+/* test_what_if.c: the model of a loader against cases whose answer is known by thought. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "diagnose/what_if.h"
+
+#include <math.h>
+
+/* Every batch takes the same. */
+static struct what_if steady(double make_ms, double rest_ms, int workers)
+{
+    struct what_if w = {
+        .rest_ms = rest_ms, .batches_per_step = 1, .workers = workers, .prefetch = 2, .cores = 64};
+    for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+        w.make_ms[i] = make_ms;
+    return w;
+}
+
+static void near(double value, double expected, double ratio)
+{
+    if (!(fabs(value / expected - 1) <= ratio))
+        fail_msg("%g, expected %g", value, expected);
+}
+
+static void test_slowest_station_decides(void **state)
+{
+    struct what_if w = steady(40, 10, 0);
+    near(what_if_step_ms(&w), 50, 1e-9); /* nothing overlaps */
+    w = steady(40, 10, 1);
+    near(what_if_step_ms(&w), 40, 0.001);
+    w = steady(40, 10, 2);
+    near(what_if_step_ms(&w), 20, 0.001);
+    w = steady(40, 10, 8);
+    near(what_if_step_ms(&w), 10, 0.001); /* the rest of the step */
+    w.hand_over_ms = 3;
+    near(what_if_step_ms(&w), 13, 0.001); /* which the hand-over lengthens */
+    w.hand_over_ms = 0;
+    w.pin_ms = 12;
+    near(what_if_step_ms(&w), 12, 0.001); /* while the pin thread works beside it */
+}
+
+static void test_cores_are_finite(void **state)
+{
+    struct what_if w = steady(40, 10, 8);
+    w.make_cpu_ms = 40;
+    w.rest_cpu_ms = 10;
+    w.cores = 2;
+    near(what_if_step_ms(&w), 25, 0.001);
+    w.make_cpu_ms = 4; /* the rest of the making waits, which needs no core */
+    near(what_if_step_ms(&w), 10, 0.001);
+}
+
+/* Without a spread two workers hide 18 ms behind 10 exactly; with one they do not, and less so the
+ * fewer batches are made ahead. */
+static void test_spread_costs(void **state)
+{
+    struct what_if even = steady(18, 10, 2), spread = even;
+    for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+        spread.make_ms[i] = i % 4 == 0 ? 54 : 6; /* the same mean */
+    near(what_if_make_ms(&spread), 18, 1e-9);
+    double with = what_if_step_ms(&spread);
+    near(what_if_step_ms(&even), 10, 0.001);
+    assert_true(with > 11);
+    spread.prefetch = 16;
+    double ahead = what_if_step_ms(&spread);
+    assert_true(ahead < 0.97 * with);
+    assert_true(ahead >= 10);
+    assert_true(what_if_step_ms(&spread) == ahead); /* a function: the same twice */
+}
+
+/* An epoch of 10 batches begins with the making of one: 40 ms once, then 10 a step. */
+static void test_epochs_begin_empty(void **state)
+{
+    struct what_if w = steady(40, 10, 8);
+    w.epoch_batches = 10;
+    near(what_if_step_ms(&w), (40 + 10 * 10) / 10.0, 0.02);
+    w.epoch_batches = 1000000; /* longer than what is played: no start inside */
+    near(what_if_step_ms(&w), 10, 0.001);
+}
+
+static void test_accumulation(void **state)
+{
+    struct what_if w = steady(40, 10, 2);
+    w.batches_per_step = 4;
+    near(what_if_step_ms(&w), 80, 0.001);
+    w.workers = 0;
+    near(what_if_step_ms(&w), 170, 1e-9);
+}
+
+static void test_fewest_workers_that_do(void **state)
+{
+    struct what_if w = steady(58, 12, 2);
+    assert_int_equal(what_if_workers(&w, 16), 5);
+    assert_int_equal(what_if_workers(&w, 3), 3);
+    w.cores = 2;
+    w.make_cpu_ms = 58;
+    w.rest_cpu_ms = 12;
+    assert_int_equal(what_if_workers(&w, 16), 2); /* 35 ms by the cores, 29 by two workers */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slowest_station_decides),
+        cmocka_unit_test(test_cores_are_finite),
+        cmocka_unit_test(test_spread_costs),
+        cmocka_unit_test(test_epochs_begin_empty),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_fewest_workers_that_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
