@@ -42,6 +42,7 @@ void collector_free(struct collector *c)
         speaker_free(c->speakers[i]);
     mem_free(c->speakers);
     mem_free(c->buffer);
+    input_done(c);
     sample_done(c);
     mem_free(c->proc_root);
     mem_free(c);
@@ -155,6 +156,7 @@ static void commit(struct collector *c, uint64_t now)
         for (size_t i = 0; i < c->speaker_count; i++)
             if (c->speakers[i]->open)
                 speaker_rows(c->speakers[i]);
+        input_write(c, false);
     }
     if (now >= c->next_commit_ns) {
         c->next_commit_ns = now + NS_PER_S;
@@ -187,6 +189,7 @@ int collector_finish(struct collector *c)
         if (!dead)
             s->ended_ns = 0; /* it outlives the run */
     }
+    input_write(c, true);
     lost_write(c);
     for (size_t i = 0; i < c->seen_count; i++) /* after the ranks are known */
         sample_write_process(c, speaker_find(c, c->seen[i].pid), &c->seen[i]);

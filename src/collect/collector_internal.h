@@ -3,6 +3,7 @@
  *     collector.c          life, adopting, draining, finishing
  *     collector_speaker.c  one recording process: its records, its rank, its rows
  *     collector_spans.c    spans with a name: totals, and the longest one by one
+ *     collector_input.c    inside the input path: parts, their distribution, lines of code
  *     collector_sample.c   the view from outside: /proc, pressure, GPUs
  *     collector_lost.c     what was not seen, and why
  */
@@ -71,6 +72,12 @@ struct speaker {
         int64_t batches, samples;
         uint64_t busy_ns, first_ns, last_ns, max_ns;
     } worker;
+
+    struct { /* a worker's place in the input tables */
+        bool settled;
+        int64_t pid;
+        int loader, worker;
+    } input;
 };
 
 /* A process seen from outside. */
@@ -95,6 +102,11 @@ struct collector {
     size_t buffer_cap;
     uint64_t next_death_check_ns, next_commit_ns, next_rows_ns;
     bool finished;
+
+    struct input_place **places; /* owned; collector_input.c */
+    size_t place_count, place_cap;
+    int64_t input_lost;  /* processes whose input found no place */
+    uint64_t lines_lost; /* samples for which the table of a process was full */
 
     struct seen *seen; /* owned */
     size_t seen_count, seen_cap;
@@ -141,6 +153,13 @@ void spans_add(struct speaker *s, const char *name, int64_t step, uint64_t start
 void spans_write_totals(struct speaker *s, int rank);
 void spans_write_kept(struct speaker *s, int rank);
 void spans_done(struct speaker *s);
+
+/* collector_input.c */
+struct speaker *input_master(const struct speaker *s); /* who has a worker's loader; NULL */
+int input_loader(struct speaker *s);                   /* its number there; -1: not known */
+void input_end(struct speaker *s);                     /* takes what a process leaves */
+void input_write(struct collector *c, bool last);
+void input_done(struct collector *c);
 
 /* collector_sample.c */
 void sample_begin(struct collector *c);

@@ -302,13 +302,14 @@ static void write_worker(struct speaker *s)
 {
     if (s->header.role != LEAT_ROLE_WORKER && s->worker.batches == 0)
         return;
-    const struct speaker *master = speaker_master(s);
+    const struct speaker *master = input_master(s);
     store_add(s->collector->writer, "workers",
-              "pid,parent_pid,rank,worker_id,batches,samples,busy_ns,first_ns,last_ns,max_ns",
-              "iiididuuuu", (int64_t)s->pid, (int64_t)(master ? master->pid : s->header.ppid),
+              "pid,parent_pid,rank,worker_id,batches,samples,busy_ns,first_ns,last_ns,max_ns,"
+              "loader",
+              "iiididuuuud", (int64_t)s->pid, (int64_t)(master ? master->pid : s->header.ppid),
               (int64_t)rank_of_family(s), or_null(s->header.worker_id), s->worker.batches,
               or_null(s->worker.samples ? s->worker.samples : -1), s->worker.busy_ns,
-              s->worker.first_ns, s->worker.last_ns, s->worker.max_ns);
+              s->worker.first_ns, s->worker.last_ns, s->worker.max_ns, or_null(input_loader(s)));
 }
 
 static void write_loader(struct speaker *s, uint32_t id, const struct leat_loader_info *info,
@@ -365,6 +366,7 @@ void speaker_end(struct speaker *s, uint64_t now_ns)
         fold_end(s->fold, now_ns);
     release_memory(s, UINT64_MAX, s->fold ? fold_step_at(s->fold) : 0);
     s->ended_ns = collector_relative(s->collector, now_ns);
+    input_end(s);
     speaker_rows(s);
     if (span_rank(s) >= 0)
         spans_write_kept(s, span_rank(s));

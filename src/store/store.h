@@ -84,6 +84,9 @@ int store_set_meta(struct store_writer *w, const char *key, const char *value);
 int store_set_metaf(struct store_writer *w, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The bin of step_hist and input_hist for a duration. */
+int store_hist_bin(uint64_t ns);
+
 /* Removes the steps of `rank` from `first` on (used when provisional inference steps turn out to
  * have been an evaluation before the training). Of steps that were folded already, all of the rank
  * go when `first` is among them: a histogram cannot give back a part. */

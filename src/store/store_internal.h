@@ -128,7 +128,6 @@ int sql_int(sqlite3 *db, const char *sql, int64_t *ret_value); /* first column o
 int sql_run(sqlite3_stmt *statement);
 /* "file:..." with every byte escaped that has a meaning in a URI. Owned by the caller. */
 char *sql_uri(const char *path, const char *parameters);
-int sql_hist_bin(uint64_t ns);
 
 /* journal.c */
 int journal_is_hot(const char *path); /* 1: a transaction was left open beside `path` */

@@ -116,7 +116,7 @@ char *sql_uri(const char *path, const char *parameters)
     return uri;
 }
 
-int sql_hist_bin(uint64_t ns)
+int store_hist_bin(uint64_t ns)
 {
     if (ns < 2)
         return 0;

@@ -105,7 +105,7 @@ static void interval_add(struct store_writer *w, struct interval *v, sqlite3_stm
         v->sums[i] += value;
         v->known |= 1u << i;
         if (i < HIST_KINDS)
-            w->hist[i][sql_hist_bin((uint64_t)value)]++;
+            w->hist[i][store_hist_bin((uint64_t)value)]++;
     }
 }
 

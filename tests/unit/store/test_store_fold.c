@@ -167,11 +167,11 @@ static void outliers_stay_whole(void **state)
 
 static void bins_are_two_percent_wide(void **state)
 {
-    assert_int_equal(sql_hist_bin(0), 0);
-    assert_int_equal(sql_hist_bin(1), 0);
-    assert_true(sql_hist_bin(UINT64_MAX) < HIST_BINS);
+    assert_int_equal(store_hist_bin(0), 0);
+    assert_int_equal(store_hist_bin(1), 0);
+    assert_true(store_hist_bin(UINT64_MAX) < HIST_BINS);
     for (uint64_t ns = 100; ns < UINT64_MAX / 3; ns = ns * 3 + 1) {
-        double low = pow(1.02, sql_hist_bin(ns));
+        double low = pow(1.02, store_hist_bin(ns));
         assert_true(low <= (double)ns * 1.0000001 && (double)ns < low * 1.0200001);
     }
 }
