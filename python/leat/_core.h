@@ -27,6 +27,7 @@ struct making {
     volatile int32_t tid;         /* native thread id of the maker */
     volatile unsigned long ident; /* the same thread as threading.get_ident() has it */
     volatile uint32_t loader;     /* as in leat_part() */
+    void *volatile thread_state;  /* its PyThreadState; NULL: not said */
 };
 
 struct making *core_making(void); /* of this process; never NULL */
