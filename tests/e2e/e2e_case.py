@@ -5,9 +5,12 @@ what leat must find in it; the script knows nothing else of this matrix. The key
 
     expect      kinds of which the run's verdict must be one
     healthy     yes: no finding of severity warning or above may be there at all
-    cause       causes of which the verdict's finding must name one
+    cause       causes of which the verdict's finding must name one, and no finding another
     severity    of the verdict
     rank        the rank the verdict must be about
+    worker      the worker it must be about
+    line        how the line of the script begins at which the time is spent; it must be named
+    share       the least share of the time that line must be given (default 0.5)
     says        a regular expression that the verdict's text or evidence must match
     forbid      kinds that must not be among the findings of severity warning or above
     mistake     which of the ten known wrong verdicts of other tools the case guards against
@@ -36,7 +39,7 @@ import pathlib
 import re
 
 CASES = pathlib.Path(__file__).parent / "cases"
-KEYS = """expect healthy cause severity rank says forbid mistake launch exit signal ended stdin stdout
+KEYS = """expect healthy cause severity rank worker line share says forbid mistake launch exit signal ended stdin stdout
 stderr interrupt evaluates gpus steps beside before after compare compare_exit""".split()
 TRUTH = re.compile(r"^(?:rank=(?P<rank>\d+) )?steps=(?P<steps>\d+)(?: batches=(?P<batches>\d+))?$")
 
@@ -57,6 +60,15 @@ class Case:
     @property
     def healthy(self):
         return self.keys.get("healthy") == "yes"
+
+    @property
+    def line_number(self):
+        """Where in the script the line is that the key `line` begins."""
+        lines = self.path.read_text().splitlines()
+        found = [n for n, line in enumerate(lines, 1) if line.strip().startswith(self.get("line"))]
+        if len(found) != 1:
+            raise ValueError(f"{self.path}: {len(found)} lines begin with {self.get('line')!r}")
+        return found[0]
 
     @property
     def ranks(self):

@@ -79,9 +79,32 @@ def check_verdict(case, summary):
         yield f"cause {finding['cause']} instead of {case.get('cause')}"
     if case.get("rank") and finding["scope"]["rank"] != int(case.get("rank")):
         yield f"names rank {finding['scope']['rank']} instead of {case.get('rank')}"
+    if case.get("worker") and finding["scope"]["worker"] != int(case.get("worker")):
+        yield f"names worker {finding['scope']['worker']} instead of {case.get('worker')}"
+    yield from check_line(case, finding)
     text = json.dumps([verdict, finding])
     if case.get("says") and not re.search(case.get("says"), text, re.I):
         yield f"does not say {case.get('says')!r}: {verdict['summary']!r}"
+
+
+def check_line(case, finding):
+    if not case.get("line"):
+        return
+    number, least = case.line_number, float(case.get("share", 0.5))
+    named = [w for w in finding["where"] if w["file"].endswith(case.path.name)]
+    at = [w for w in named if w["line"] == number]
+    if not at:
+        seen = [(w["line"], w["share"]) for w in named]
+        yield f"line {number} is not named, but {seen}"
+    elif not (at[0]["share"] or 0) >= least:
+        yield f"line {number} has a share of {at[0]['share']}, at least {least} is its own"
+
+
+def check_causes(case, summary):
+    """One cause is right, so any other beside it is wrong."""
+    for finding in summary["findings"]:
+        if case.get("cause") and finding["cause"] not in [None, *case.list("cause")]:
+            yield f"{finding['kind']} names the cause {finding['cause']} too"
 
 
 def check_silence(case, summary):
@@ -170,6 +193,7 @@ def check_run(case, folder, validator, status, stdout, stderr):
         return summary, wrong
     wrong += check_ending(case, summary)
     wrong += check_verdict(case, summary)
+    wrong += check_causes(case, summary)
     wrong += check_silence(case, summary)
     db = sqlite3.connect(f"file:{folder / 'run.db'}?mode=ro", uri=True)
     try:

@@ -16,13 +16,31 @@ RIGHT = {
             "kind": "INPUT_BOUND",
             "severity": "critical",
             "cause": "NO_OVERLAP",
-            "scope": {"rank": 0},
+            "scope": {"rank": 0, "worker": None},
+            "where": [{"file": "/home/me/case.py", "line": 4, "share": 0.8}],
             "evidence": [{"what": "share", "value": 0.7}],
         }
     ],
     "step_time": {"steps": 3, "ranks": {"0": {"steps": 3, "phases": {"input": {"share": 1.0}}}}},
 }
-KEYS = {"expect": "INPUT_BOUND", "cause": "NO_OVERLAP", "rank": "0", "says": "slow"}
+KEYS = {
+    "expect": "INPUT_BOUND",
+    "cause": "NO_OVERLAP",
+    "rank": "0",
+    "says": "slow",
+    "line": "time.sleep(",
+    "share": "0.7",
+}
+# Why an input is slow, as docs/verdicts.md has it.
+CAUSES = set(
+    """TOO_FEW_WORKERS SLOW_SAMPLE SLOW_COLLATE SLOW_HANDOVER SLOW_STORAGE CPU_OVERSUBSCRIBED
+    UNEVEN_WORKERS WORKER_STARTUP NO_OVERLAP PER_SAMPLE_OVERHEAD""".split()
+)
+SCRIPT = """# e2e: line = time.sleep(
+import time
+
+time.sleep(1)
+"""
 
 
 class Anything:
@@ -46,7 +64,9 @@ def check(tmp_path, summary, keys=KEYS, rows=3, short_ns=0, stdout="steps=3 batc
         db.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     db.commit()
     db.close()
-    case = Case("case", None, "", keys)
+    path = tmp_path / "case.py"
+    path.write_text(SCRIPT)
+    case = Case("case", path, "", keys)
     return check_run(case, tmp_path, Anything(), status, stdout, "")[1]
 
 
@@ -70,6 +90,10 @@ def change(path, value):
         (("findings", 0, "cause"), "SLOW_SAMPLE", "cause SLOW_SAMPLE"),
         (("findings", 0, "scope", "rank"), 1, "names rank 1"),
         (("findings", 0, "evidence"), [], "no evidence"),
+        (("findings", 0, "where"), [], "line 4 is not named"),
+        (("findings", 0, "where", 0, "line"), 3, "line 4 is not named, but [(3, 0.8)]"),
+        (("findings", 0, "where", 0, "share"), 0.6, "share of 0.6"),
+        (("findings", 0, "where", 0, "share"), None, "share of None"),
         (("verdict", "summary"), "all is well", "does not say"),
         (("run", "ended"), "failed", "ended failed"),
         (("step_time", "ranks", "0", "steps"), 4, "4 steps in the summary"),
@@ -95,11 +119,18 @@ def test_a_wrong_summary_is_named(tmp_path, path, value, word):
         ({"keys": {"expect": "INPUT_BOUND", "steps": "none"}}, "makes none"),
         ({"keys": {"expect": "INPUT_BOUND", "evaluates": "1"}}, "0.00 s of evaluation"),
         ({"keys": {"expect": "INPUT_BOUND", "signal": "9"}}, "exit status 0"),
+        ({"keys": {"expect": "INPUT_BOUND", "worker": "2"}}, "names worker None"),
     ],
 )
 def test_a_wrong_run_is_named(tmp_path, changed, word):
     wrong = check(tmp_path, RIGHT, **changed)
     assert any(word in sentence for sentence in wrong), wrong
+
+
+def test_a_second_cause_is_named(tmp_path):
+    summary = copy.deepcopy(RIGHT)
+    summary["findings"].append({**RIGHT["findings"][0], "kind": "X", "cause": "SLOW_COLLATE"})
+    assert check(tmp_path, summary) == ["X names the cause SLOW_COLLATE too"]
 
 
 def test_one_thousandth_is_within_the_tolerance(tmp_path):
@@ -118,11 +149,14 @@ def test_counts_of_ranks_are_read():
 
 
 def test_the_matrix_is_whole():
-    """28 cases at the least, six healthy ones, and each of the ten known mistakes."""
+    """28 cases at the least, six healthy ones, each of the ten known mistakes, every cause."""
     cases = read_cases()
     assert len(cases) >= 28
     assert sum(case.healthy for case in cases) >= 6
     assert {case.get("mistake") for case in cases} - {None} == {str(n) for n in range(1, 11)}
+    causes = {case.get("cause") for case in cases if case.name.startswith("cause_")}
+    assert causes == CAUSES
+    assert all(case.line_number for case in cases if case.get("line"))
     names = {case.name for case in cases}
     assert all(case.get("beside") in names for case in cases if case.get("beside"))
     assert all(case.about for case in cases)
