@@ -9,27 +9,9 @@
 #ifndef LEAT_BASE_ERR_H
 #define LEAT_BASE_ERR_H
 
+#include "leat/error.h" /* the codes and struct leat_err */
+
 #include <errno.h>
-
-/* Our own codes, kept clear of errno values (which stay below 4096 in the kernel's ABI). One list
- * makes the enum, the names and the texts. */
-#define LEAT_ERRORS(X)                                                                             \
-    X(CORRUPT, 4097, "the data is damaged")                                                        \
-    X(FOREIGN, 4098, "the file is of another kind")                                                \
-    X(VERSION, 4099, "the file was written by another version")                                    \
-    X(USAGE, 4100, "the arguments do not fit")                                                     \
-    X(MISSING, 4101, "something needed is not there")                                              \
-    X(STORE, 4102, "the database cannot be used")
-
-enum leat_error {
-#define X(name, code, text) LEAT_E_##name = (code),
-    LEAT_ERRORS(X)
-#undef X
-};
-
-struct leat_err {
-    char text[512]; /* one sentence, without a newline; "" when nothing was said */
-};
 
 /* Writes the sentence and returns `code` unchanged, so that `return err_set(err, -EIO, ...)` reads
  * as one thought. A NULL err is fine. */

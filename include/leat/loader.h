@@ -1,0 +1,323 @@
+/* loader.h: batches made by C threads, straight from where the data lies into the batch.
+ *
+ *     struct leat_err err;
+ *     struct leat_array arrays[] = {
+ *         {.name = "x", .dtype = LEAT_FLOAT32, .dims = 2, .shape = {n, 100}, .data = x},
+ *         {.name = "y", .dtype = LEAT_INT64, .dims = 1, .shape = {n}, .data = y}};
+ *     struct leat_source *source;
+ *     struct leat_loader *loader;
+ *     leat_source_memory(arrays, 2, NULL, NULL, &source, &err);
+ *     struct leat_loader_options options = {.batch_size = 256, .order = LEAT_ORDER_FULL};
+ *     leat_loader_new(source, &options, &loader, &err);
+ *     for (uint64_t epoch = 0; epoch < 10; epoch++) {
+ *         struct leat_batch *batch;
+ *         leat_loader_start(loader, epoch, &err);
+ *         while (leat_loader_next(loader, -1, &batch, &err) > 0) {
+ *             const float *rows = batch->data[0];   // batch->samples rows of 100 floats
+ *             leat_batch_unref(batch);
+ *         }
+ *     }
+ *     leat_loader_close(loader);
+ *     leat_source_unref(source);
+ *
+ * Promises
+ *   - One epoch is exactly the multiset of the data (with drop_last, without the tail). The ranks
+ *     of one world are disjoint and their union is that multiset.
+ *   - The same seed and epoch give the same batches in the same order for any number of threads.
+ *   - A batch never changes while somebody holds a reference to it, also after the loader is
+ *     closed: the slot it lies in is refilled only after the last leat_batch_unref().
+ *   - The slots never take more than `memory_bytes` together. A consumer that keeps batches is
+ *     given fresh slots up to that sum; then leat_loader_next() fails with -LEAT_E_FULL (or waits,
+ *     LEAT_FULL_WAIT) until a batch is let go. Slots beyond the usual number are given back to the
+ *     system when they return.
+ *   - Threads: leat_batch_ref/unref and leat_loader_stop may be called by any thread at any time.
+ *     All other calls on one loader are made by one thread at a time.
+ *   - After fork() the child may go on using the loader: it starts threads of its own at the place
+ *     where the parent's consumer stood. It may also just drop everything.
+ *   - Nothing here prints, exits or raises a signal.
+ *
+ * Caveats
+ *   - A mapped file that another process cuts short is noticed before each read of a few samples;
+ *     a cut that falls between the check and the read ends in SIGBUS, as with any mapping.
+ *   - Memory given to leat_source_memory() is read by the threads while the source lives: writing
+ *     to it meanwhile gives batches with old and new rows, as it would with any loader.
+ */
+#ifndef LEAT_LOADER_H
+#define LEAT_LOADER_H
+
+#include "leat/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LEAT_MAX_DIMS   16
+#define LEAT_MAX_FIELDS 64
+#define LEAT_NAME_BYTES 64
+
+/* Types of an item: name, text (NumPy's, where it has one), bytes, and the type code and bits of
+ * DLPack. RAW items have any size: structured rows, strings, dates; `descr` says what they are. */
+#define LEAT_DTYPES(X)                                                                             \
+    X(RAW, "raw", 0, 3, 0)                                                                         \
+    X(BOOL, "bool", 1, 6, 8)                                                                       \
+    X(INT8, "int8", 1, 0, 8)                                                                       \
+    X(INT16, "int16", 2, 0, 16)                                                                    \
+    X(INT32, "int32", 4, 0, 32)                                                                    \
+    X(INT64, "int64", 8, 0, 64)                                                                    \
+    X(UINT8, "uint8", 1, 1, 8)                                                                     \
+    X(UINT16, "uint16", 2, 1, 16)                                                                  \
+    X(UINT32, "uint32", 4, 1, 32)                                                                  \
+    X(UINT64, "uint64", 8, 1, 64)                                                                  \
+    X(FLOAT16, "float16", 2, 2, 16)                                                                \
+    X(BFLOAT16, "bfloat16", 2, 4, 16)                                                              \
+    X(FLOAT32, "float32", 4, 2, 32)                                                                \
+    X(FLOAT64, "float64", 8, 2, 64)                                                                \
+    X(COMPLEX64, "complex64", 8, 5, 64)                                                            \
+    X(COMPLEX128, "complex128", 16, 5, 128)
+
+enum leat_dtype {
+#define X(name, text, bytes, code, bits) LEAT_##name,
+    LEAT_DTYPES(X)
+#undef X
+        LEAT_DTYPES_COUNT
+};
+
+/* Bytes of an item (0: RAW), and the name of a type. */
+size_t leat_dtype_bytes(enum leat_dtype dtype);
+const char *leat_dtype_name(enum leat_dtype dtype);
+
+/* ---- Sources: where samples lie ---------------------------------------------------------------
+ *
+ * A source is immutable once made and is shared freely: each loader holds a reference of its own.
+ */
+struct leat_source;
+
+/* What each sample has: one row of `row_bytes`, of `dims` dimensions (0: a single item). */
+struct leat_field {
+    char name[LEAT_NAME_BYTES];
+    enum leat_dtype dtype;
+    uint32_t item_bytes;
+    uint32_t dims;
+    int64_t shape[LEAT_MAX_DIMS]; /* of one sample, without the batch */
+    uint64_t row_bytes;
+    const char *descr; /* RAW: NumPy's description of the item, else ""; lives with the source */
+};
+
+/* An array in memory; its first dimension counts the samples. */
+struct leat_array {
+    const char *name; /* copied; may be NULL */
+    enum leat_dtype dtype;
+    uint32_t item_bytes; /* RAW only */
+    uint32_t dims;       /* 1 to LEAT_MAX_DIMS */
+    int64_t shape[LEAT_MAX_DIMS];
+    const int64_t *strides_bytes; /* `dims` of them, of any sign; NULL: C order; copied */
+    const void *data;             /* of the item at index 0 in all dimensions */
+};
+
+/* 1 to LEAT_MAX_FIELDS arrays of one length. They are not copied: they must live until `release`
+ * is called (once, with `owner`, by the thread that drops the last reference; may be NULL). On
+ * failure `release` is not called. */
+int leat_source_memory(const struct leat_array *arrays, uint32_t count,
+                       void (*release)(void *owner), void *owner, struct leat_source **ret_source,
+                       struct leat_err *err);
+
+/* .npy files, mapped; one field each, all of one length. `names` may be NULL: the file names
+ * without folder and ".npy". Any type but Python objects; C and Fortran order; items of the other
+ * byte order are turned while they are copied. */
+int leat_source_npy(const char *const *paths, const char *const *names, uint32_t count,
+                    struct leat_source **ret_source, struct leat_err *err);
+
+/* A part of a file that holds a .npy, such as a stored (uncompressed) member of a .npz. bytes < 0:
+ * to the end of the file. */
+struct leat_npy_part {
+    const char *path, *name;
+    int64_t offset, bytes;
+};
+int leat_source_npy_parts(const struct leat_npy_part *parts, uint32_t count,
+                          struct leat_source **ret_source, struct leat_err *err);
+
+/* Tokens in a flat file: sample i is the `length` items from i * stride on, widened to `out`. What
+ * is left at the end and does not fill a sample is not delivered. */
+struct leat_tokens {
+    const char *path;       /* the .bin */
+    const char *index_path; /* Megatron's .idx: gives the type and the extent; NULL: none */
+    enum leat_dtype dtype;  /* of the file: an integer; ignored with index_path */
+    enum leat_dtype out;    /* LEAT_INT64, LEAT_INT32 where it fits, or RAW: as in the file */
+    int64_t offset_bytes;   /* where the tokens begin; 0 with index_path */
+    int64_t length, stride; /* stride 0: length */
+    const char *name;       /* of the field; NULL: "tokens" */
+};
+int leat_source_tokens(const struct leat_tokens *tokens, struct leat_source **ret_source,
+                       struct leat_err *err);
+
+int64_t leat_source_count(const struct leat_source *source);
+uint32_t leat_source_fields(const struct leat_source *source);
+const struct leat_field *leat_source_field(const struct leat_source *source, uint32_t field);
+/* One line, for people: "npy x.npy: 7000000 samples of float32[100]". */
+const char *leat_source_text(const struct leat_source *source);
+
+struct leat_source *leat_source_ref(struct leat_source *source);
+void leat_source_unref(struct leat_source *source); /* takes NULL */
+
+/* ---- Loaders ----------------------------------------------------------------------------------
+ */
+struct leat_loader;
+
+enum leat_order {
+    LEAT_ORDER_SEQUENTIAL, /* 0, 1, 2 … */
+    LEAT_ORDER_FULL,       /* every order equally likely as far as a test can tell */
+    LEAT_ORDER_QUASI,      /* blocks of `block` neighbours shuffled, mixed among `mix` blocks */
+    LEAT_ORDER_WINDOW,     /* shuffled within windows of `window` neighbours */
+    LEAT_ORDER_GIVEN       /* each batch's indices come from leat_loader_submit() */
+};
+
+enum leat_on_error {
+    LEAT_ERROR_RAISE, /* next() fails for the batch with the bad sample; the one after it is fine */
+    LEAT_ERROR_SKIP,  /* its place is taken by the last sample of this rank's epoch, which thereby
+                         becomes one shorter: nothing is repeated, the batch size is kept */
+    LEAT_ERROR_REPLACE /* its place is taken by another sample, drawn by (seed, epoch, sample) */
+};
+
+enum leat_when_full {
+    LEAT_FULL_FAIL, /* next() fails with -LEAT_E_FULL */
+    LEAT_FULL_WAIT  /* next() waits for a batch to be let go, up to its time limit */
+};
+
+#define LEAT_THREADS_NONE -1 /* next() does all the work itself */
+
+/* Zero means the usual thing everywhere but in batch_size. */
+struct leat_loader_options {
+    int64_t batch_size; /* samples of one batch of one rank; with GIVEN, the most */
+    int drop_last;      /* leave out what does not fill a batch on every rank */
+    enum leat_order order;
+    uint64_t seed;
+    int64_t block, mix;   /* QUASI: samples of a block, blocks mixed; 0: about 1 MiB, and 16 */
+    int64_t window;       /* WINDOW: samples of a window; 0: 4096 */
+    int rank, world_size; /* world_size 0: 1 */
+    int threads; /* 0: one less than the cores this process may use, at least 1; while next() waits,
+                    the consumer's own core helps with the batch it waits for */
+    int no_help; /* next() only waits */
+    int ahead;   /* batches made before they are asked for; 0: 2 to 16, 64 MiB of them */
+    uint64_t memory_bytes; /* most that all slots take; 0: a quarter of the machine's memory. At
+                              least two slots must fit */
+    enum leat_on_error on_error;
+    enum leat_when_full when_full;
+    int recorder_loader; /* id + 1 of leat_recorder_loader(): stages are reported to `leat run` */
+};
+
+/* Takes a reference to the source. Starts no thread yet. */
+int leat_loader_new(struct leat_source *source, const struct leat_loader_options *options,
+                    struct leat_loader **ret_loader, struct leat_err *err);
+
+/* Ends the threads and frees all but the slots of batches that are still held. Takes NULL. */
+void leat_loader_close(struct leat_loader *loader);
+
+/* Begins an epoch at its first batch; what was made of another one is forgotten. */
+int leat_loader_start(struct leat_loader *loader, uint64_t epoch, struct leat_err *err);
+
+/* GIVEN only: the indices of the batch after those already submitted; copied. 1 when taken; 0 when
+ * `ahead` batches already wait: take one with next() first. An index outside the source fails with
+ * -ERANGE, and nothing is taken. `samples` may be 1 to batch_size. */
+int leat_loader_submit(struct leat_loader *loader, const int64_t *indices, int64_t samples,
+                       struct leat_err *err);
+
+/* A batch in one of the loader's slots. All fields are the caller's to read, never to write; the
+ * rows may be written, nobody else looks at them while the batch is held. */
+struct leat_batch {
+    uint64_t epoch;
+    int64_t number;         /* of this rank, counted from the start of the epoch or the resume */
+    int64_t samples;        /* batch_size, fewer in the last one */
+    uint32_t fields;        /* as the source's */
+    void *const *data;      /* of each field: `samples` rows of row_bytes, without gaps; 64-byte
+                               aligned */
+    const int64_t *indices; /* of each row: which sample it is */
+};
+
+/* The next batch with one reference, which is the caller's. 1: *ret_batch is set. 0: the epoch is
+ * over (GIVEN: nothing is submitted). -ETIMEDOUT after timeout_ms (< 0: never); -ECANCELED after
+ * leat_loader_stop(); -LEAT_E_FULL; the code of a bad sample (on_error RAISE), `err` naming it. */
+int leat_loader_next(struct leat_loader *loader, int timeout_ms, struct leat_batch **ret_batch,
+                     struct leat_err *err);
+
+struct leat_batch *leat_batch_ref(struct leat_batch *batch);
+void leat_batch_unref(struct leat_batch *batch); /* takes NULL */
+
+/* Makes the current next() and all later ones fail with -ECANCELED, until leat_loader_start(). */
+void leat_loader_stop(struct leat_loader *loader);
+
+/* How many batches the rank's epoch has in all (without bad samples); GIVEN: -1. */
+int64_t leat_loader_batches(const struct leat_loader *loader);
+
+/* Changes the number of threads at work while the loader runs; 1 to 256. */
+int leat_loader_set_threads(struct leat_loader *loader, int threads, struct leat_err *err);
+
+/* ---- State: where an epoch stands -------------------------------------------------------------
+ *
+ * Small, of fixed size, without pointers: may be kept as bytes on machines of one byte order.
+ * After the same number of batches every rank has the same state (SKIP aside: `spare` is the
+ * rank's own), so one rank may save it for all.
+ */
+#define LEAT_STATE_VERSION 1
+
+struct leat_loader_state {
+    uint32_t version, order;
+    uint64_t seed, epoch;
+    int64_t samples;            /* of the source */
+    int64_t block, mix, window; /* as they were in force */
+    int64_t position;           /* samples of the order's sequence that all ranks have delivered */
+    int64_t spare;              /* samples this rank took from the end of its share (SKIP) */
+    int32_t rank, world_size;   /* of the loader that saved; `spare` holds for them alone */
+    int64_t reserved[4];
+};
+
+/* As of the last batch that next() gave. Not for GIVEN (-LEAT_E_USAGE). */
+int leat_loader_state(const struct leat_loader *loader, struct leat_loader_state *ret_state,
+                      struct leat_err *err);
+
+/* Goes on where the state stands, in its order, seed and epoch, with this loader's batch size,
+ * threads, rank and world size: what is left is delivered exactly once. In place of
+ * leat_loader_start(). */
+int leat_loader_resume(struct leat_loader *loader, const struct leat_loader_state *state,
+                       struct leat_err *err);
+
+/* ---- What happened ----------------------------------------------------------------------------
+ */
+struct leat_loader_stats {
+    uint64_t elapsed_ns;              /* since the first start */
+    uint64_t batches, samples, bytes; /* delivered */
+    uint64_t waits, wait_ns;          /* next() calls that found no batch ready; their time */
+    uint64_t help_ns;                 /* of wait_ns: spent making the batch */
+    uint64_t order_ns, read_ns;       /* busy, summed over all threads: indices; source to slot */
+    uint64_t idle_ns;                 /* threads without work to do */
+    uint64_t
+        ready_sum;   /* batches found ready at next(), summed: mean queue = ready_sum / batches */
+    uint64_t errors; /* bad samples */
+    uint64_t full;   /* next() calls that found every slot held by the consumer */
+    int32_t threads, ahead;
+    int32_t slots, slots_held;                            /* now; held: by the consumer */
+    uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* one slot; all now; the budget */
+};
+void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stats *ret_stats);
+
+struct leat_loader_error {
+    uint64_t epoch;
+    int64_t index; /* of the sample */
+    int32_t code;
+    char text[236]; /* one sentence: where and why */
+};
+/* Bad samples from number `first` on, oldest first; returns how many were written. The first
+ * LEAT_ERRORS_KEPT of a loader are kept, all are counted. */
+#define LEAT_ERRORS_KEPT 16384
+size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
+                          struct leat_loader_error *errors, size_t capacity);
+
+/* What will run, some lines of text with "key: value" each, written like snprintf. */
+int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
