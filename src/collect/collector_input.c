@@ -240,12 +240,15 @@ struct speaker *input_master(const struct speaker *s)
     return master ? master : only_owner(s->collector);
 }
 
-/* The one loader of a process that has workers, if it is one. */
+/* The one loader of a process that has workers, if it is one. A process that has ended has left the
+ * answer: its workers may be heard of after it. */
 static int only_loader_with_workers(const struct speaker *s)
 {
     struct leat_loader_info info;
     int found = UNTOLD;
-    for (uint32_t id = 0; s->open && ring_reader_loader(&s->reader, id, &info); id++) {
+    if (!s->open)
+        return s->input.loader;
+    for (uint32_t id = 0; ring_reader_loader(&s->reader, id, &info); id++) {
         if (info.num_workers <= 0)
             continue;
         if (found != UNTOLD)
@@ -327,6 +330,8 @@ static void absorb(struct input_place *p, struct speaker *s)
 void input_end(struct speaker *s)
 {
     each_place(s, true, absorb);
+    if (!makes_batches(s))
+        s->input.loader = only_loader_with_workers(s);
     s->collector->lines_lost = sum(s->collector->lines_lost, s->header.lines_lost);
 }
 

@@ -73,7 +73,7 @@ struct speaker {
         uint64_t busy_ns, first_ns, last_ns, max_ns;
     } worker;
 
-    struct { /* a worker's place in the input tables */
+    struct { /* a worker's place in the input tables; of others that ended only `loader` */
         bool settled;
         int64_t pid;
         int loader, worker;
