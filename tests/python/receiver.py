@@ -24,10 +24,20 @@ NAMES = 4096
 LOADERS = NAMES + 256 * 64
 RINGS = LOADERS + 64 * 320
 RING_BYTES = 128 + RING_RECORDS * 32
-AREA_BYTES = RINGS + 16 * RING_BYTES
-STOP = 88  # offset of rec_header.stop
+PARTS = RINGS + 16 * RING_BYTES
+PART_NAMES = "sample fetch collate pickle unpickle pin idle ready".split()
+PART_LOADERS = 16
+PART_BINS = 1312
+PART_BYTES = 32 + 4 * PART_BINS
+AREA_BYTES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES + 512 * 256
+STOP = 96  # offset of rec_header.stop
 
+Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
+Part = namedtuple("Part", "n total_ns max_ns bytes")
+Line = namedtuple(
+    "Line", "ns read_ns decode_ns blocked_ns samples line below loader part file function"
+)
 Loader = namedtuple(
     "Loader",
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers iterable dataset "
@@ -37,6 +47,11 @@ Loader = namedtuple(
 
 def _string(raw):
     return raw.split(b"\0", 1)[0].decode()
+
+
+def _bin_floor(index):
+    """The least value of a bin: exact below 32, then 32 bins to each power of two."""
+    return index if index < 32 else (32 + index % 32) << (index // 32 - 1)
 
 
 class Process:
@@ -54,9 +69,10 @@ class Process:
     def header(self):
         magic, version, pid, ppid, _, start = self._unpack("QIiiIQ", 0)
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
-        names, loaders, rings, closed, threads_lost, cost, stop, _ = self._unpack("IIIIQQII", 56)
+        names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
+        worker_loader, lines, stop, _ = self._unpack("iIII", 88)
         assert magic == MAGIC and version == 1
-        texts = self._unpack("16s32s256s256s512s", 96)
+        texts = self._unpack("16s32s256s256s512s", 104)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
             "pid": pid,
@@ -73,6 +89,10 @@ class Process:
             "closed": closed,
             "threads_lost": threads_lost,
             "cost_ns": cost,
+            "worker_loader": worker_loader,
+            "lines": lines,
+            "worker_loader": worker_loader,
+            "lines": lines,
             "stop": stop,
             **{key: _string(raw) for key, raw in zip(keys, texts)},
         }
@@ -109,11 +129,46 @@ class Process:
                 out.append(Record(KINDS[kind], flags, id_, arg, t0, t1, tid))
         return out
 
+    def part(self, loader, name):
+        """What was counted of a part of making batches for a loader."""
+        index = loader * len(PART_NAMES) + PART_NAMES.index(name)
+        return Part(*self._unpack("QQQQ", PARTS + index * PART_BYTES))
+
+    @property
+    def lines(self):
+        out = []
+        for i in range(self.header["lines"]):
+            *numbers, part, file, function = self._unpack(
+                "QQQQQiiII152s48s", LINES + i * LINE_BYTES
+            )
+            out.append(Line(*numbers, PART_NAMES[part], _string(file), _string(function)))
+        return out
+
     def of(self, kind, without=0):
         return [r for r in self.records if r.kind == kind and not r.flags & without]
 
     def batches(self):
         return self.of("fetch", without=END | ERROR)
+
+    def part(self, name, loader=0):
+        """The histogram of a part; its sums and its bins are made by separate additions, and must
+        agree."""
+        place = PARTS + (loader * len(PART_NAMES) + PART_NAMES.index(name)) * PART_BYTES
+        n, total, most, size = self._unpack("QQQQ", place)
+        counts = self._unpack(f"{PART_BINS}I", place + 32)
+        bins = {_bin_floor(i): count for i, count in enumerate(counts) if count}
+        assert sum(bins.values()) == n
+        return Part(n, total, most, size, bins)
+
+    def parts(self):
+        """{(loader, name): Part} of all that were added to."""
+        found = {}
+        for loader in range(PART_LOADERS):
+            for name in PART_NAMES:
+                part = self.part(name, loader)
+                if part.n:
+                    found[loader, name] = part
+        return found
 
     def spans(self, name, kind="named"):
         return [r for r in self.of(kind) if self.names[r.id] == name]
