@@ -29,12 +29,13 @@ PART_NAMES = "sample fetch collate pickle unpickle pin idle ready".split()
 PART_LOADERS = 16
 PART_BINS = 1312
 PART_BYTES = 32 + 4 * PART_BINS
-AREA_BYTES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES + 512 * 256
+LINES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES
+LINE_BYTES = 256
+AREA_BYTES = LINES + 512 * LINE_BYTES
 STOP = 96  # offset of rec_header.stop
 
 Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
-Part = namedtuple("Part", "n total_ns max_ns bytes")
 Line = namedtuple(
     "Line", "ns read_ns decode_ns blocked_ns samples line below loader part file function"
 )
@@ -91,8 +92,6 @@ class Process:
             "cost_ns": cost,
             "worker_loader": worker_loader,
             "lines": lines,
-            "worker_loader": worker_loader,
-            "lines": lines,
             "stop": stop,
             **{key: _string(raw) for key, raw in zip(keys, texts)},
         }
@@ -128,11 +127,6 @@ class Process:
                 assert t0 <= t1
                 out.append(Record(KINDS[kind], flags, id_, arg, t0, t1, tid))
         return out
-
-    def part(self, loader, name):
-        """What was counted of a part of making batches for a loader."""
-        index = loader * len(PART_NAMES) + PART_NAMES.index(name)
-        return Part(*self._unpack("QQQQ", PARTS + index * PART_BYTES))
 
     @property
     def lines(self):
