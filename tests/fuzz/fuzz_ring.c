@@ -1,6 +1,6 @@
-/* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables and the heads
- * of the rings (the first bytes of each region), as a broken process might scribble; then all that
- * leat ever does with a ring is done. */
+/* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables, the heads of
+ * the rings, a part and two lines (the first bytes of each region), as a broken process might
+ * scribble; then all that leat ever does with a ring is done. */
 #include "record/ring_reader.h"
 
 #include <fcntl.h>
@@ -21,6 +21,8 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         {area->loaders,               REC_LOADER_BYTES             },
         {&area->rings[0],             128 + 64 * sizeof(struct rec)},
         {&area->rings[REC_RINGS - 1], 128 + 8 * sizeof(struct rec) },
+        {&area->parts[0][0],          32 + 64 * sizeof(uint64_t)   },
+        {area->lines,                 2 * sizeof(struct rec_line)  },
     };
     for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
         size_t n = size < regions[i].bytes ? size : regions[i].bytes;
@@ -28,6 +30,24 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         data += n;
         size -= n;
     }
+}
+
+/* What comes out of parts and lines may be any number, but nothing that leads outside. */
+static void read_input(const struct ring_reader *reader)
+{
+    static struct ring_part part;
+    struct ring_line line;
+    for (uint32_t loader = 0; loader < REC_PART_LOADERS + 2; loader++)
+        for (uint32_t i = 0; i < LEAT_PARTS_COUNT + 2; i++)
+            if (ring_reader_part(reader, loader, i, &part) &&
+                (loader >= REC_PART_LOADERS || i >= LEAT_PARTS_COUNT || part.n == 0))
+                __builtin_trap();
+    for (uint32_t id = 0; id < REC_LINES + 2; id++)
+        if (ring_reader_line(reader, id, &line) &&
+            (id >= REC_LINES || line.part >= LEAT_PARTS_COUNT || line.below < -1 ||
+             line.below >= (int32_t)id || strlen(line.file) >= REC_FILE_BYTES ||
+             strlen(line.function) >= REC_FUNCTION_BYTES))
+            __builtin_trap();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -56,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 total += n;
             if (total > REC_RINGS * REC_RING_RECORDS)
                 __builtin_trap();
+            read_input(&reader);
             ring_reader_lost(&reader);
             ring_reader_close(&reader);
         }

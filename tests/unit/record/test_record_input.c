@@ -1,0 +1,397 @@
+/* test_record_input.c: parts and lines: what the recorder adds up, and what the reader lets through
+ * of memory that somebody may have scribbled over. */
+#include "record_world.h"
+
+static struct ring_reader reader;
+
+static void read_child(void (*work)(void))
+{
+    int status;
+    pid_t pid = run_child(work);
+    open_reader(&reader);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static uint64_t sum_of_bins(const struct ring_part *part)
+{
+    uint64_t n = 0;
+    for (int bin = 0; bin < REC_PART_BINS; bin++)
+        n += part->bins[bin];
+    return n;
+}
+
+/* ---- bins ----------------------------------------------------------------------------------- */
+
+/* Each bin begins where the one before ends, and is never wider than 1/32 of what it holds. */
+static void bins_touch_and_are_narrow(void **state)
+{
+    for (uint32_t bin = 0; bin < REC_PART_BINS; bin++) {
+        uint64_t low = rec_bin_ns(bin);
+        assert_int_equal(rec_bin(low), bin);
+        if (bin > 0)
+            assert_int_equal(rec_bin(low - 1), bin - 1);
+        if (bin + 1 < REC_PART_BINS)
+            assert_true(rec_bin_ns(bin + 1) - low <= (low < 64 ? 1 : low / 32));
+    }
+    assert_int_equal(rec_bin((1ull << 45) - 1), REC_PART_BINS - 1);
+    assert_int_equal(rec_bin(1ull << 45), REC_PART_BINS - 1);
+    assert_int_equal(rec_bin(UINT64_MAX), REC_PART_BINS - 1);
+    assert_int_equal(rec_bin(63), 63);
+    assert_int_equal(rec_bin(64), 64);
+    assert_int_equal(rec_bin(65), 64);
+    assert_int_equal(rec_bin(66), 65);
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static void add_parts(void)
+{
+    leat_recorder_open();
+    for (int i = 0; i < 7; i++)
+        leat_part(2, LEAT_PART_PICKLE, 1000, 11);
+    leat_part(2, LEAT_PART_PICKLE, 0, 0);
+    leat_part(2, LEAT_PART_PICKLE, UINT64_MAX / 2, 1);
+    leat_part(REC_PART_LOADERS + 5, LEAT_PART_READY, 3, 0);
+    leat_part(0, (enum leat_part)LEAT_PARTS_COUNT, 3, 0); /* no such part */
+    leat_part(0, (enum leat_part) - 1, 3, 0);
+}
+
+static void parts_are_added_up(void **state)
+{
+    struct ring_part part;
+    read_child(add_parts);
+    assert_int_equal(ring_reader_part(&reader, 2, LEAT_PART_PICKLE, &part), 1);
+    assert_int_equal(part.n, 9);
+    assert_int_equal(part.total_ns, 7000 + UINT64_MAX / 2);
+    assert_int_equal(part.max_ns, UINT64_MAX / 2);
+    assert_int_equal(part.bytes, 78);
+    assert_int_equal(part.bins[rec_bin(1000)], 7);
+    assert_int_equal(part.bins[0], 1);
+    assert_int_equal(part.bins[REC_PART_BINS - 1], 1);
+    assert_int_equal(sum_of_bins(&part), 9);
+    /* Later loaders share the last slot. */
+    assert_int_equal(ring_reader_part(&reader, REC_PART_LOADERS - 1, LEAT_PART_READY, &part), 1);
+    assert_int_equal(part.bins[3], 1);
+    /* What never happened, and what cannot be. */
+    int there = 0;
+    for (uint32_t loader = 0; loader < REC_PART_LOADERS + 2; loader++)
+        for (uint32_t i = 0; i < LEAT_PARTS_COUNT + 2; i++)
+            there += ring_reader_part(&reader, loader, i, &part);
+    assert_int_equal(there, 2);
+    ring_reader_close(&reader);
+}
+
+enum { THREADS = 8, TIMES = 20011 };
+
+static void *add_many(void *arg)
+{
+    uint64_t ns = (uint64_t)(uintptr_t)arg;
+    for (int i = 0; i < TIMES; i++)
+        leat_part(0, LEAT_PART_SAMPLE, ns + (uint64_t)i % 3, 1);
+    return NULL;
+}
+
+static void add_from_threads(void)
+{
+    leat_recorder_open();
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, add_many, (void *)(10 * i));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* More threads than there are rings would lose records; parts are shared and lose nothing. */
+static void threads_lose_nothing(void **state)
+{
+    struct ring_part part;
+    read_child(add_from_threads);
+    assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part), 1);
+    assert_int_equal(part.n, THREADS * TIMES);
+    assert_int_equal(part.bytes, THREADS * TIMES);
+    assert_int_equal(part.max_ns, 10 * (THREADS - 1) + 2);
+    assert_int_equal(sum_of_bins(&part), THREADS * TIMES);
+    uint64_t each = 0; /* sum of i % 3 over one thread */
+    for (int i = 0; i < TIMES; i++)
+        each += (uint64_t)i % 3;
+    assert_int_equal(part.total_ns, TIMES * 10 * (THREADS * (THREADS - 1) / 2) + THREADS * each);
+    ring_reader_close(&reader);
+}
+
+static void fork_a_worker(void)
+{
+    leat_recorder_open();
+    leat_part(0, LEAT_PART_SAMPLE, 1, 0);
+    leat_recorder_line(&(struct leat_line){.file = "a.py", .line = 1, .below = -1});
+    pid_t child = fork();
+    if (child == 0) {
+        leat_recorder_role(LEAT_ROLE_WORKER, 3);
+        leat_recorder_worker_loader(5);
+        for (int i = 0; i < 13; i++)
+            leat_part(0, LEAT_PART_SAMPLE, 1, 0);
+        /* `below` of a life before the fork is nobody's here. */
+        leat_recorder_line(&(struct leat_line){.file = "b.py", .line = 2, .below = 0});
+        _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    leat_part(0, LEAT_PART_SAMPLE, 1, 0);
+}
+
+static void a_fork_has_totals_of_its_own(void **state)
+{
+    struct ring_reader child;
+    struct ring_part part;
+    struct ring_line line;
+    struct rec_header h;
+    read_child(fork_a_worker);
+    open_reader(&child);
+    assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part), 1);
+    assert_int_equal(part.n, 2);
+    assert_int_equal(ring_reader_part(&child, 0, LEAT_PART_SAMPLE, &part), 1);
+    assert_int_equal(part.n, 13);
+    assert_int_equal(ring_reader_line(&child, 0, &line), 1);
+    assert_string_equal(line.file, "b.py");
+    assert_int_equal(line.below, -1);
+    ring_reader_header(&reader, &h);
+    assert_int_equal(h.worker_loader, -1);
+    ring_reader_header(&child, &h);
+    assert_int_equal(h.worker_loader, 5);
+    ring_reader_close(&reader);
+    ring_reader_close(&child);
+}
+
+static void add_until_told(void)
+{
+    leat_recorder_open();
+    while (leat_recording())
+        leat_part(0, LEAT_PART_SAMPLE, 1, 0);
+    uint64_t before = 0;
+    for (int i = 0; i < 5; i++) {
+        leat_part(1, LEAT_PART_SAMPLE, 1, 0);
+        before += leat_recorder_line(&(struct leat_line){.file = "a.py", .below = -1}) >= 0;
+    }
+    _exit(before ? 1 : 0);
+}
+
+static void stop_ends_parts_and_lines(void **state)
+{
+    struct ring_part part;
+    struct ring_line line;
+    pid_t pid = run_child(add_until_told);
+    open_reader(&reader);
+    while (!ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part))
+        sched_yield();
+    ring_reader_stop(&reader);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(ring_reader_part(&reader, 1, LEAT_PART_SAMPLE, &part), 0);
+    assert_int_equal(ring_reader_line(&reader, 0, &line), 0);
+    ring_reader_close(&reader);
+}
+
+static void without_leat(void)
+{
+    unsetenv("LEAT_SOCKET");
+    leat_recorder_open();
+    leat_part(0, LEAT_PART_SAMPLE, 1, 0);
+    leat_recorder_worker_loader(1);
+    if (leat_recorder_line(&(struct leat_line){.file = "a.py", .below = -1}) != -1)
+        _exit(1);
+}
+
+static void nobody_to_record_for_is_fine(void **state)
+{
+    int status;
+    waitpid(run_child(without_leat), &status, 0);
+    assert_int_equal(status, 0);
+}
+
+/* Bins are added before `n`: a reader at any moment finds no occurrence without its bin. */
+static void a_reader_never_sees_less_than_n(void **state)
+{
+    struct ring_part part;
+    pid_t pid = run_child(add_from_threads);
+    open_reader(&reader);
+    uint64_t last = 0;
+    while (last < THREADS * TIMES) {
+        if (!ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part))
+            continue;
+        assert_true(part.n >= last);
+        assert_true(sum_of_bins(&part) >= part.n);
+        last = part.n;
+    }
+    waitpid(pid, NULL, 0);
+    ring_reader_close(&reader);
+}
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+static char long_path[400], long_name[100];
+
+static void make_long_texts(void)
+{
+    memset(long_path, 'd', sizeof long_path - 1);
+    memcpy(long_path + sizeof long_path - 9, "/data.py", 9);
+    for (size_t i = 0; i + 2 < sizeof long_name; i += 2)
+        memcpy(long_name + i, "\xc3\xa9", 2); /* e with an accent */
+}
+
+static void add_lines(void)
+{
+    leat_recorder_open();
+    struct leat_line user = {.loader = 1,
+                             .part = LEAT_PART_COLLATE,
+                             .below = -1,
+                             .line = 41,
+                             .file = "data.py",
+                             .function = "collate",
+                             .ns = 100,
+                             .read_ns = 10,
+                             .decode_ns = 20,
+                             .blocked_ns = 30};
+    int a = leat_recorder_line(&user);
+    struct leat_line library = user;
+    library.below = a;
+    library.file = "lib.py";
+    int b = leat_recorder_line(&library);
+    user.ns = 23;
+    if (a != 0 || b != 1 || leat_recorder_line(&user) != a || leat_recorder_line(&library) != b)
+        _exit(1);
+    user.line++; /* each of these is another line */
+    int c = leat_recorder_line(&user);
+    user.part = LEAT_PART_SAMPLE;
+    int d = leat_recorder_line(&user);
+    user.loader = 2;
+    int e = leat_recorder_line(&user);
+    user.function = NULL;
+    int f = leat_recorder_line(&user);
+    user.file = NULL;
+    int g = leat_recorder_line(&user);
+    if (c != 2 || d != 3 || e != 4 || f != 5 || g != 6 || leat_recorder_line(&user) != g)
+        _exit(2);
+    user.file = long_path;
+    user.function = long_name;
+    int h = leat_recorder_line(&user);
+    if (h != 7 || leat_recorder_line(&user) != h)
+        _exit(3);
+    user.part = LEAT_PARTS_COUNT;
+    if (leat_recorder_line(&user) != -1)
+        _exit(4);
+}
+
+static void lines_are_added_up(void **state)
+{
+    struct ring_line line;
+    make_long_texts();
+    read_child(add_lines);
+    assert_int_equal(ring_reader_line(&reader, 0, &line), 1);
+    assert_int_equal(line.ns, 123);
+    assert_int_equal(line.read_ns, 20);
+    assert_int_equal(line.decode_ns, 40);
+    assert_int_equal(line.blocked_ns, 60);
+    assert_int_equal(line.samples, 2);
+    assert_int_equal(line.line, 41);
+    assert_int_equal(line.below, -1);
+    assert_int_equal(line.loader, 1);
+    assert_int_equal(line.part, LEAT_PART_COLLATE);
+    assert_string_equal(line.file, "data.py");
+    assert_string_equal(line.function, "collate");
+    assert_int_equal(ring_reader_line(&reader, 1, &line), 1);
+    assert_int_equal(line.below, 0);
+    assert_int_equal(line.ns, 200);
+    assert_int_equal(ring_reader_line(&reader, 8, &line), 0);
+    ring_reader_close(&reader);
+}
+
+/* Of a long path the end stays, of a name the beginning, and no character is cut in two. */
+static void long_texts_keep_what_tells_most(void **state)
+{
+    struct ring_line line;
+    make_long_texts();
+    read_child(add_lines);
+    assert_int_equal(ring_reader_line(&reader, 7, &line), 1);
+    assert_int_equal(strlen(line.file), REC_FILE_BYTES - 1);
+    assert_int_equal(strncmp(line.file, "...d", 4), 0);
+    assert_string_equal(line.file + strlen(line.file) - 8, "/data.py");
+    assert_int_equal(strlen(line.function), (REC_FUNCTION_BYTES - 1) / 2 * 2);
+    assert_int_equal(line.samples, 2);
+    ring_reader_close(&reader);
+}
+
+static void fill_lines(void)
+{
+    leat_recorder_open();
+    struct leat_line line = {.below = -1, .file = "a.py", .function = "f", .ns = 1};
+    for (line.line = 0; line.line < REC_LINES; line.line++)
+        if (leat_recorder_line(&line) != line.line)
+            _exit(1);
+    for (int i = 0; i < 31; i++)
+        if (leat_recorder_line(&line) != -1)
+            _exit(2);
+    line.line = REC_LINES - 1;
+    if (leat_recorder_line(&line) != REC_LINES - 1) /* one that has a place still counts */
+        _exit(3);
+}
+
+static void a_full_table_counts_what_it_loses(void **state)
+{
+    struct ring_line line;
+    struct rec_header h;
+    read_child(fill_lines);
+    ring_reader_header(&reader, &h);
+    assert_int_equal(h.lines_used, REC_LINES);
+    assert_int_equal(h.lines_lost, 31);
+    assert_int_equal(ring_reader_line(&reader, REC_LINES - 1, &line), 1);
+    assert_int_equal(line.samples, 2);
+    assert_int_equal(ring_reader_line(&reader, REC_LINES, &line), 0);
+    ring_reader_close(&reader);
+}
+
+static void scribbled_lines_are_checked(void **state)
+{
+    struct ring_line line;
+    struct ring_part part;
+    struct rec_header h;
+    read_child(fill_lines);
+    struct rec_area *area = reader.area;
+    area->header.lines_used = 0xffffffffu;
+    ring_reader_header(&reader, &h);
+    assert_int_equal(h.lines_used, REC_LINES);
+    assert_int_equal(ring_reader_line(&reader, REC_LINES, &line), 0);
+    const int32_t wild[] = {5, 6, 7, REC_LINES, INT32_MAX, INT32_MIN, -2};
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++) {
+        area->lines[6].below = wild[i];
+        assert_int_equal(ring_reader_line(&reader, 6, &line), 1);
+        assert_int_equal(line.below, wild[i] == 5 ? 5 : -1);
+    }
+    memset(area->lines[6].file, 'x', REC_FILE_BYTES);
+    memset(area->lines[6].function, 'y', REC_FUNCTION_BYTES);
+    assert_int_equal(ring_reader_line(&reader, 6, &line), 1);
+    assert_int_equal(strlen(line.file), REC_FILE_BYTES - 1);
+    assert_int_equal(strlen(line.function), REC_FUNCTION_BYTES - 1);
+    area->lines[6].part = LEAT_PARTS_COUNT;
+    assert_int_equal(ring_reader_line(&reader, 6, &line), 0);
+    area->header.parts_used[0] = 0xff; /* a bit without an occurrence is none */
+    assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part), 0);
+    ring_reader_close(&reader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bins_touch_and_are_narrow),
+        cmocka_unit_test(parts_are_added_up),
+        cmocka_unit_test(threads_lose_nothing),
+        cmocka_unit_test(a_fork_has_totals_of_its_own),
+        cmocka_unit_test(stop_ends_parts_and_lines),
+        cmocka_unit_test(nobody_to_record_for_is_fine),
+        cmocka_unit_test(a_reader_never_sees_less_than_n),
+        cmocka_unit_test(lines_are_added_up),
+        cmocka_unit_test(long_texts_keep_what_tells_most),
+        cmocka_unit_test(a_full_table_counts_what_it_loses),
+        cmocka_unit_test(scribbled_lines_are_checked),
+    };
+    return cmocka_run_group_tests(tests, open_socket, close_socket);
+}
