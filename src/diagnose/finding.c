@@ -47,6 +47,7 @@ struct finding *findings_add(struct findings *list, const char *label, enum sect
                           .worker = -1,
                           .pid = -1,
                           .predicted_gain = NAN,
+                          .predicted_ms = NAN,
                           .confidence = 1};
     list->count++;
     f->label = mem_strdup(label);
@@ -127,6 +128,17 @@ void finding_place(struct finding *f, const char *where, double share)
     grown[f->where_count++] = (struct place){.file = file, .line = (int)line, .share = share};
 }
 
+void finding_predict(struct finding *f, const char *setting, double step_ms)
+{
+    if (!f)
+        return;
+    mem_free(f->setting);
+    f->setting = mem_strdup(setting);
+    f->predicted_ms = step_ms;
+    if (!f->setting)
+        spoil(f);
+}
+
 int findings_has(const struct findings *list, const char *label)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -154,6 +166,7 @@ void findings_done(struct findings *list)
         mem_free(f->summary);
         mem_free(f->action);
         mem_free(f->node);
+        mem_free(f->setting);
     }
     mem_free(list->items);
     *list = (struct findings){0};

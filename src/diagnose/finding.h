@@ -32,6 +32,8 @@ struct finding {
     double from_ms, to_ms; /* the interval it speaks of */
     double share;          /* of kept step time it would give back; 0 when it is not about time */
     double predicted_gain; /* ratio: new throughput / old - 1; NaN when not predicted */
+    double predicted_ms;   /* a step with `setting`; NaN when not predicted */
+    char *setting;         /* the change predicted: "num_workers=4,persistent_workers=True" */
     double confidence;     /* 0..1 */
     int stops_run;         /* memory, OOM, throttling that stopped or slowed the run */
     struct evidence *evidence;
@@ -56,6 +58,7 @@ void finding_cause(struct finding *f, const char *cause);
 void finding_prove(struct finding *f, const char *what, double value, const char *unit,
                    const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
 void finding_place(struct finding *f, const char *where, double share); /* "file:line" */
+void finding_predict(struct finding *f, const char *setting, double step_ms);
 int findings_has(const struct findings *list, const char *label);
 void findings_done(struct findings *list);
 

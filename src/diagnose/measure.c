@@ -176,12 +176,14 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank)
     return best;
 }
 
-double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms)
+/* The growth of a counter per ms, between the first and the last sample that have it. */
+static double counter_rate(const struct facts *facts, int64_t pid, double from_ms, double to_ms,
+                           double (*counter)(const struct proc_sample *))
 {
     const struct proc_sample *first = NULL, *last = NULL;
     for (size_t i = 0; i < facts->proc_sample_count; i++) {
         const struct proc_sample *s = &facts->proc_samples[i];
-        if (s->pid != pid || s->t_ms < from_ms || s->t_ms > to_ms || isnan(s->cpu_ms))
+        if (s->pid != pid || s->t_ms < from_ms || s->t_ms > to_ms || isnan(counter(s)))
             continue;
         if (!first)
             first = s;
@@ -189,7 +191,27 @@ double process_cpu(const struct facts *facts, int64_t pid, double from_ms, doubl
     }
     if (!first || last->t_ms <= first->t_ms)
         return NAN;
-    return (last->cpu_ms - first->cpu_ms) / (last->t_ms - first->t_ms);
+    return (counter(last) - counter(first)) / (last->t_ms - first->t_ms);
+}
+
+static double cpu_counter(const struct proc_sample *s)
+{
+    return s->cpu_ms;
+}
+
+static double delay_counter(const struct proc_sample *s)
+{
+    return s->run_delay_ms;
+}
+
+double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms)
+{
+    return counter_rate(facts, pid, from_ms, to_ms, cpu_counter);
+}
+
+double process_delay(const struct facts *facts, int64_t pid, double from_ms, double to_ms)
+{
+    return counter_rate(facts, pid, from_ms, to_ms, delay_counter);
 }
 
 static double mean_of_samples(const struct facts *facts, double from_ms, double to_ms,

@@ -100,6 +100,9 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
 
 /* CPU time per wall time of a process (cores in use) between two times; NaN when not sampled. */
 double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
+/* Share of the time in which its main thread was ready to run and had no CPU; NaN when not known.
+ */
+double process_delay(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
 /* Mean of the machine's CPU use, 0..1, between two times; NaN when not sampled. */
 double machine_cpu(const struct facts *facts, double from_ms, double to_ms);
 /* Cores that other programs left to the run between two times: at least one, and all that the run
@@ -124,7 +127,8 @@ const char *no_loader_note(const struct facts *facts);
 /* ---- why the input is slow (cause_input.c) --------------------------------------------------- */
 
 /* Says why the input of `rank` is slow: cause, action, place, predicted gain and evidence; without
- * a clear cause, what is known. `input_ms` is what the finding is about, per step. */
+ * a clear cause, what is known. `input_ms` is what the finding is about, per step.
+ * Out of memory the action stays NULL, which diagnose() takes for what it is. */
 void explain_input(const struct facts *facts, const struct rank_facts *rank, double input_ms,
                    struct finding *finding);
 

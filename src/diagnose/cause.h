@@ -1,0 +1,80 @@
+/* cause.h: why the input is slow: the scene that all causes look at, and the causes. Internal to
+ * cause_*.c. */
+#ifndef LEAT_DIAGNOSE_CAUSE_H
+#define LEAT_DIAGNOSE_CAUSE_H
+
+#include "diagnose/rule.h"
+#include "diagnose/what_if.h"
+
+#define BUSY_SHARE 0.90 /* verdicts.md: workers busy from here on are the limit */
+/* A batch of two tensors in the process of the loader: an entry of the queue, and for each tensor a
+ * connection to the worker that holds its memory. 0.7 to 2.5 ms on two machines; bytes hardly
+ * matter, because they stay where they are. Assumed where it was not measured. */
+#define HAND_OVER_MS 1.0
+#define QUEUE_MS     0.1 /* of it the entry alone, where the connections were measured */
+
+/* What is known of the loader that feeds a rank. Ratios are NaN where nothing was sampled. */
+struct scene {
+    const struct facts *facts;
+    const struct rank_facts *rank;
+    const struct loader_fact *loader;
+    double input_ms, wall_ms, rest_ms; /* per step */
+    double from_ms, to_ms;             /* kept steps */
+    double batches_per_step;
+    /* the machine */
+    double cores, left, idle; /* cores of the run; those that others leave; idle ones (NaN) */
+    /* workers of this loader */
+    size_t workers;              /* processes seen */
+    double busy;                 /* share of their life in which they made batches */
+    double worker_cpu;           /* cores that one keeps busy */
+    double worker_delay;         /* share of time that its main thread was ready, without a core */
+    double main_cpu, main_delay; /* the same of the training process */
+    int mixed;                   /* other loaders' workers cannot be told from them */
+    /* a batch */
+    double make_ms; /* fetch and collate */
+    struct part_stats sample, fetch, collate, pickle, unpickle, pin;
+    /* lines: shares are of the time that sampling found making batches */
+    struct line_fact *lines; /* owned */
+    size_t line_count;
+    double line_ms, read_share, decode_share, blocked_share; /* NaN: no line was seen */
+};
+
+int scene_look(struct scene *s); /* facts, rank, loader and input_ms are set; 0 or -ENOMEM */
+void scene_done(struct scene *s);
+
+/* The loader as it is, for the what-if model. */
+struct what_if scene_model(const struct scene *s);
+/* The same as if the run had the cores to itself: without the time its own crowd spent queueing. */
+struct what_if scene_model_uncrowded(const struct scene *s);
+void model_scale(struct what_if *w, double make_ms); /* the same spread around another mean */
+
+/* The costliest line of a part that stands for itself (a user's line, or a library's that no line
+ * of the user called); NULL: none was seen. */
+const struct line_fact *scene_top_line(const struct scene *s, enum leat_part part);
+/* Its share of the making time; and whether it is a library's. */
+double line_share(const struct scene *s, const struct line_fact *line);
+int line_is_library(const struct input_line *line);
+/* Adds the line, and the costliest that it calls, to the places of the finding. */
+void place_line(const struct scene *s, const struct line_fact *line, struct finding *f);
+
+/* Says what the change `setting_fmt` gives: step_ms instead of the present step. */
+void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void prove_busy(const struct scene *s, struct finding *f);
+void prove_part(const struct scene *s, struct finding *f, const char *what, enum leat_part part,
+                double ms);
+
+/* Causes: 1 when it is the one, with everything said. The order is that of cause_input.c. */
+int per_sample_overhead(const struct scene *s, struct finding *f);
+int slow_collate_alone(const struct scene *s, struct finding *f);
+int no_overlap(const struct scene *s, struct finding *f);
+int worker_startup(const struct scene *s, struct finding *f);
+int slow_handover(const struct scene *s, struct finding *f);
+int uneven_workers(const struct scene *s, struct finding *f);
+int cpu_oversubscribed(const struct scene *s, struct finding *f);
+int slow_storage(const struct scene *s, struct finding *f);
+int slow_collate(const struct scene *s, struct finding *f);
+int too_few_workers(const struct scene *s, struct finding *f);
+int slow_sample(const struct scene *s, struct finding *f);
+
+#endif

@@ -1,0 +1,299 @@
+/* cause_making.c: causes that lie in what making a batch, or handing it over, consists of. */
+#include "diagnose/cause.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define HALF 0.5 /* of the time in question: more than everything else together */
+/* With workers a collate that outweighs all samples of its batch is the cause. Without any, workers
+ * would hide it as well as the rest; only one that takes three quarters of the making is a fault of
+ * its own, which more processes would merely multiply. */
+#define COLLATE_ALONE 3.0
+/* A sample of memory: a call, an index or two, a tuple. 2 to 12 us were measured for tensors and
+ * arrays, up to 20 with a cheap transform; whatever reads, decodes or computes takes more. */
+#define IN_MEMORY_MS    0.025
+#define IN_MEMORY_READS 0.05 /* share of reads and decoding up to which it counts as none */
+#define IN_MEMORY_BATCH 16   /* samples a batch: with fewer, the batch itself is the overhead */
+/* One gather in place of a batch of samples, as measured: a call of the sampler and of the dataset,
+ * then its list of indices, one by one, and the copy. */
+#define GATHER_MS      0.1
+#define GATHER_ITEM_MS 0.0005
+/* Hand-over of small batches that in-memory data pays for having workers at all; beyond it the
+ * hand-over is the cause. HAND_OVER_MS on a busy machine, and as much again for packing. */
+#define HAND_OVER_SMALL 5.0
+
+static double or_zero(double value)
+{
+    return isnan(value) ? 0 : value;
+}
+
+static void note_lines(const struct scene *s, struct finding *f, const char *what, double share)
+{
+    if (!isnan(share))
+        finding_prove(f, what, share, "ratio",
+                      "input_lines WHERE pid = %lld AND loader IN (%d, -1) AND below IS NULL",
+                      (long long)s->loader->pid, s->loader->loader);
+}
+
+/* ---- one by one out of memory ---------------------------------------------------------------- */
+
+static double samples_per_batch(const struct scene *s)
+{
+    return s->fetch.n > 0 && s->sample.n > 0 ? s->sample.n / s->fetch.n
+                                             : (double)s->loader->batch_size;
+}
+
+/* Samples that cost next to nothing each, many to a batch, with the time in fetching them rather
+ * than in copying their bytes (which a gather must do as well). */
+static int is_in_memory(const struct scene *s)
+{
+    double items = samples_per_batch(s), collate = or_zero(s->collate.mean);
+    return s->sample.mean <= IN_MEMORY_MS && items >= IN_MEMORY_BATCH &&
+           !(s->read_share + s->decode_share > IN_MEMORY_READS) &&
+           items * s->sample.mean >= 0.5 * collate;
+}
+
+static double hand_over_ms(const struct scene *s)
+{
+    return or_zero(s->pickle.mean) + or_zero(s->unpickle.mean) + or_zero(s->pin.mean);
+}
+
+/* Workers are no cure: each sample is less work than handing it over, so this comes before all that
+ * speaks of workers, with and without them. */
+int per_sample_overhead(const struct scene *s, struct finding *f)
+{
+    double making = or_zero(s->fetch.mean) + or_zero(s->collate.mean);
+    if (!is_in_memory(s) || hand_over_ms(s) > HAND_OVER_SMALL)
+        return 0;
+    double wait = s->input_ms / s->batches_per_step;
+    if (making < HALF * wait && s->loader->num_workers == 0)
+        return 0;
+    double items = samples_per_batch(s), gather = GATHER_MS + items * GATHER_ITEM_MS;
+    finding_cause(f, "PER_SAMPLE_OVERHEAD");
+    finding_advise(f,
+                   "The data is in memory, yet %.0f samples of %.1f us are fetched one by one for "
+                   "each batch: %.2f ms, where one gather takes about %.2f. Index the whole batch: "
+                   "DataLoader(ds, sampler=BatchSampler(RandomSampler(ds), %.0f, True), "
+                   "batch_size=None).",
+                   items, 1000 * s->sample.mean, making, gather, items);
+    prove_part(s, f, "time of a sample", LEAT_PART_SAMPLE, s->sample.mean);
+    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
+    prove_part(s, f, "unpickle per batch", LEAT_PART_UNPICKLE, s->unpickle.mean);
+    finding_prove(f, "samples a batch", items, "samples",
+                  "loaders WHERE pid = %lld AND loader = %d", (long long)s->loader->pid,
+                  s->loader->loader);
+    place_line(s, scene_top_line(s, LEAT_PART_SAMPLE), f);
+    predict(s, f, s->rest_ms + s->batches_per_step * gather,
+            "batch_size=None,num_workers=0 with a BatchSampler as sampler");
+    return 1;
+}
+
+/* ---- collate --------------------------------------------------------------------------------- */
+
+static void say_collate(const struct scene *s, struct finding *f)
+{
+    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
+    char where[256] = "";
+    if (top)
+        snprintf(where, sizeof where, ", most of it in %s:%d (%.0f %% of making a batch)",
+                 top->line->file, top->line->line, 100 * line_share(s, top));
+    finding_cause(f, "SLOW_COLLATE");
+    finding_advise(
+        f, "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
+        s->collate.mean, or_zero(s->fetch.mean), where,
+        top && line_is_library(top->line)
+            ? "Let samples be tensors or arrays of one shape: collating Python numbers and lists "
+              "goes item by item."
+            : "Make collate_fn stack once (torch.stack, or one copy into a new tensor), and do the "
+              "work on single samples in __getitem__.");
+    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
+    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    place_line(s, top, f);
+    struct what_if w = scene_model(s);
+    model_scale(&w, what_if_make_ms(&w) - s->collate.mean);
+    predict(s, f, what_if_step_ms(&w), "collate_fn at no cost");
+}
+
+int slow_collate(const struct scene *s, struct finding *f)
+{
+    if (!(s->busy >= BUSY_SHARE) || !(s->collate.mean >= s->fetch.mean))
+        return 0;
+    say_collate(s, f);
+    return 1;
+}
+
+/* Without workers: only when a line of the user's is seen doing it. torch's own collate of large
+ * samples is a copy that workers do overlap. */
+int slow_collate_alone(const struct scene *s, struct finding *f)
+{
+    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
+    if (!(s->collate.mean >= COLLATE_ALONE * s->fetch.mean) || !top || line_is_library(top->line))
+        return 0;
+    say_collate(s, f);
+    return 1;
+}
+
+/* ---- hand-over ------------------------------------------------------------------------------- */
+
+/* Three ways in which the hand-over is what limits:
+ *   - the training would take as long if batches were always ready, because it unpacks them itself;
+ *   - the pin thread, which unpacks and pins one batch after the other, has no pause;
+ *   - workers have no pause, and pack for longer than they make. */
+int slow_handover(const struct scene *s, struct finding *f)
+{
+    double per_step = s->batches_per_step, wall = s->wall_ms;
+    double unpack = or_zero(s->unpickle.mean), pin = or_zero(s->pin.mean);
+    double pack = or_zero(s->pickle.mean), making = or_zero(s->make_ms);
+    int pinned = s->loader->pin_memory == 1 && s->pin.n > 0;
+    double room = s->busy * (1 + pack / making);
+    int training = !pinned && unpack * per_step + s->rest_ms >= BUSY_SHARE * wall;
+    int thread = pinned && (unpack + pin) * per_step >= BUSY_SHARE * wall;
+    int packing = pack >= making && room >= BUSY_SHARE;
+    if (!(unpack + pack + pin > 0) || !(training || thread || packing))
+        return 0;
+    double bytes = s->pickle.n > 0 ? s->pickle.bytes / s->pickle.n : NAN;
+    finding_cause(f, "SLOW_HANDOVER");
+    finding_advise(f,
+                   "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
+                   "%s%s), making it %.2f ms. Let batches be a few large tensors: no Python "
+                   "lists, dicts or arrays of many items, and nothing the training does not use%s.",
+                   pack + unpack + pin, pack, unpack,
+                   pinned ? "and pinning in the pin thread" : "in the training process",
+                   pinned ? "" : ", where nothing else can go on", making,
+                   pinned && pin > unpack ? "; try pin_memory=False" : "");
+    prove_part(s, f, "pickle per batch", LEAT_PART_PICKLE, s->pickle.mean);
+    prove_part(s, f, "unpickle per batch", LEAT_PART_UNPICKLE, s->unpickle.mean);
+    prove_part(s, f, "pin per batch", LEAT_PART_PIN, s->pin.mean);
+    if (!isnan(making))
+        prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    if (bytes > 0)
+        finding_prove(f, "through the pipe per batch", bytes, "bytes",
+                      "input_parts WHERE pid = %lld AND part = 'pickle'",
+                      (long long)s->loader->pid);
+    struct what_if w = scene_model(s);
+    w.hand_over_ms = HAND_OVER_MS < w.hand_over_ms ? HAND_OVER_MS : w.hand_over_ms;
+    w.pin_ms = 0;
+    model_scale(&w, making);
+    predict(s, f, what_if_step_ms(&w), "batches of a few tensors");
+    return 1;
+}
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+struct reading {
+    double mb_s, calls_s, faults_s; /* of all workers together; NaN: not known */
+};
+
+static double rate(double from, double to, double ms)
+{
+    return from >= 0 && to >= from && ms > 0 ? (to - from) / ms * 1000 : NAN;
+}
+
+static void add_rate(double *sum, double value)
+{
+    if (!isnan(value))
+        *sum = or_zero(*sum) + value;
+}
+
+/* proc_samples are ordered by pid, then by time. */
+static struct reading reading_of(const struct scene *s)
+{
+    struct reading r = {NAN, NAN, NAN};
+    const struct facts *facts = s->facts;
+    for (size_t i = 0; i < facts->worker_count; i++) {
+        const struct proc_sample *first = NULL, *last = NULL;
+        if (facts->workers[i].parent_pid != s->loader->pid)
+            continue;
+        for (size_t j = 0; j < facts->proc_sample_count; j++) {
+            const struct proc_sample *p = &facts->proc_samples[j];
+            if (p->pid != facts->workers[i].pid || p->t_ms < s->from_ms || p->t_ms > s->to_ms)
+                continue;
+            first = first ? first : p;
+            last = p;
+        }
+        if (!first)
+            continue;
+        double ms = last->t_ms - first->t_ms;
+        add_rate(&r.mb_s, rate((double)first->read_bytes, (double)last->read_bytes, ms) / 1e6);
+        add_rate(&r.calls_s, rate((double)first->read_calls, (double)last->read_calls, ms));
+        add_rate(&r.faults_s, rate((double)first->major_faults, (double)last->major_faults, ms));
+    }
+    return r;
+}
+
+/* Reads come before the number of workers: more workers do overlap them, but only as far as the
+ * storage goes, which nobody can tell from here. The advice says both. */
+int slow_storage(const struct scene *s, struct finding *f)
+{
+    if (!(s->busy >= BUSY_SHARE) || !(s->read_share >= HALF))
+        return 0;
+    struct reading r = reading_of(s);
+    const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
+    const char *rows =
+        "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)";
+    char reached[96] = "";
+    if (!isnan(r.calls_s))
+        snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f reads/s)", or_zero(r.mb_s), r.calls_s);
+    finding_cause(f, "SLOW_STORAGE");
+    finding_advise(f,
+                   "The workers spend %.0f %% of making a batch blocked in reads%s. Copy the data "
+                   "to a local disk or into memory, or pack it into few large files; reads that "
+                   "wait cost no core, so num_workers=%lld is worth a try too.",
+                   100 * s->read_share, reached, 2 * (long long)s->loader->num_workers);
+    note_lines(s, f, "share of making spent blocked in reads", s->read_share);
+    prove_busy(s, f);
+    long long pid = (long long)s->loader->pid;
+    if (!isnan(r.mb_s))
+        finding_prove(f, "read from storage", r.mb_s, "MB/s", rows, pid);
+    if (!isnan(r.calls_s))
+        finding_prove(f, "read calls", r.calls_s, "calls/s", rows, pid);
+    if (!isnan(r.faults_s))
+        finding_prove(f, "major faults", r.faults_s, "faults/s", rows, pid);
+    place_line(s, top, f);
+    struct what_if w = scene_model(s);
+    double cpu_ms = w.make_cpu_ms;
+    model_scale(&w, what_if_make_ms(&w) * (1 - s->read_share));
+    w.make_cpu_ms = cpu_ms;
+    predict(s, f, what_if_step_ms(&w), "reads at no cost");
+    return 1;
+}
+
+/* ---- the sample itself ----------------------------------------------------------------------- */
+
+int slow_sample(const struct scene *s, struct finding *f)
+{
+    const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
+    if (!(s->busy >= BUSY_SHARE) || isnan(s->fetch.mean) ||
+        !(s->fetch.mean > or_zero(s->collate.mean)))
+        return 0;
+    double share = line_share(s, top), other = 1 - s->read_share - s->decode_share;
+    double each = s->sample.n > 0 ? s->sample.mean : s->fetch.mean / samples_per_batch(s);
+    char parts[96] = "", where[256] = "";
+    if (!isnan(other))
+        snprintf(parts, sizeof parts, " (read %.0f %%, decode %.0f %%, other %.0f %%)",
+                 100 * s->read_share, 100 * s->decode_share, 100 * other);
+    if (top)
+        snprintf(where, sizeof where, "; %.0f %% of it is spent in %s:%d", 100 * share,
+                 top->line->file, top->line->line);
+    finding_cause(f, "SLOW_SAMPLE");
+    finding_advise(
+        f, "A sample takes %.2f ms%s%s, and there is no room for more workers than %lld. %s", each,
+        parts, where, (long long)s->loader->num_workers,
+        s->decode_share >= HALF
+            ? "Decode less: store the images at the size the model needs, or decoded."
+            : "Make that line cheaper, or do it once ahead of the training and store the result.");
+    prove_part(s, f, "time of a sample", LEAT_PART_SAMPLE, s->sample.mean);
+    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    note_lines(s, f, "share of reads", s->read_share);
+    note_lines(s, f, "share of decoding", s->decode_share);
+    prove_busy(s, f);
+    place_line(s, top, f);
+    struct what_if w = scene_model(s);
+    if (share > 0 && share < 1) {
+        model_scale(&w, what_if_make_ms(&w) * (1 - share));
+        predict(s, f, what_if_step_ms(&w), "%s:%d at no cost", top->line->file, top->line->line);
+    }
+    return 1;
+}

@@ -1,0 +1,310 @@
+/* cause_scene.c: everything that the causes of a slow input look at, gathered once. */
+#include "diagnose/cause.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static int is_ours(const struct scene *s, const struct worker_fact *w)
+{
+    return w->parent_pid == s->loader->pid && (w->loader < 0 || w->loader == s->loader->loader) &&
+           w->alive_ms > 0 && w->batches > 0;
+}
+
+struct mean {
+    double sum;
+    size_t n;
+};
+
+static void mean_add(struct mean *m, double value)
+{
+    if (isnan(value))
+        return;
+    m->sum += value;
+    m->n++;
+}
+
+static double mean_of(const struct mean *m)
+{
+    return m->n ? m->sum / (double)m->n : NAN;
+}
+
+static void look_at_workers(struct scene *s)
+{
+    struct mean cpu = {0}, delay = {0};
+    double busy_ms = 0, alive_ms = 0, batches = 0;
+    int untold = 0;
+    for (size_t i = 0; i < s->facts->worker_count; i++) {
+        const struct worker_fact *w = &s->facts->workers[i];
+        if (!is_ours(s, w))
+            continue;
+        s->workers++;
+        untold |= w->loader < 0;
+        busy_ms += w->busy_ms;
+        alive_ms += w->alive_ms;
+        batches += (double)w->batches;
+        mean_add(&cpu, process_cpu(s->facts, w->pid, s->from_ms, s->to_ms));
+        mean_add(&delay, process_delay(s->facts, w->pid, s->from_ms, s->to_ms));
+    }
+    for (size_t i = 0; i < s->facts->loader_count; i++) {
+        const struct loader_fact *l = &s->facts->loaders[i];
+        s->mixed |= untold && l != s->loader && l->pid == s->loader->pid && l->num_workers > 0;
+    }
+    s->busy = alive_ms > 0 ? busy_ms / alive_ms : NAN;
+    s->busy = s->busy > 1 ? 1 : s->busy;
+    s->make_ms = batches > 0 ? busy_ms / batches : NAN;
+    s->worker_cpu = mean_of(&cpu);
+    s->worker_delay = mean_of(&delay);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+int line_is_library(const struct input_line *l)
+{
+    static const char *const marks[] = {"site-packages/", "dist-packages/", "/lib/python",
+                                        "<frozen"};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strstr(l->file, marks[i]))
+            return 1;
+    return 0;
+}
+
+static int look_at_lines(struct scene *s)
+{
+    double read = 0, decode = 0, blocked = 0;
+    if (facts_lines(s->facts, s->loader->pid, s->loader->loader, &s->lines, &s->line_count) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->line_count; i++) {
+        const struct line_fact *l = &s->lines[i];
+        if (l->below)
+            continue; /* it is inside the line that called it */
+        s->line_ms += l->ms;
+        read += l->read_ms;
+        decode += l->decode_ms;
+        blocked += l->blocked_ms;
+    }
+    s->read_share = read / s->line_ms;
+    s->decode_share = decode / s->line_ms;
+    s->blocked_share = blocked / s->line_ms;
+    return 0;
+}
+
+const struct line_fact *scene_top_line(const struct scene *s, enum leat_part part)
+{
+    const struct line_fact *library = NULL;
+    for (size_t i = 0; i < s->line_count; i++) { /* the costliest come first */
+        const struct line_fact *l = &s->lines[i];
+        if (l->below || l->line->part != part)
+            continue;
+        if (!line_is_library(l->line))
+            return l;
+        library = library ? library : l;
+    }
+    return library;
+}
+
+double line_share(const struct scene *s, const struct line_fact *line)
+{
+    return line && s->line_ms > 0 ? line->ms / s->line_ms : NAN;
+}
+
+void place_line(const struct scene *s, const struct line_fact *line, struct finding *f)
+{
+    char place[sizeof line->line->file + 16];
+    if (!line)
+        return;
+    snprintf(place, sizeof place, "%s:%d", line->line->file, line->line->line);
+    finding_place(f, place, line_share(s, line));
+    for (size_t i = 0; i < s->line_count; i++) {
+        const struct line_fact *l = &s->lines[i];
+        if (!l->below || l->below->line != line->line->line || l->line->part != line->line->part ||
+            strcmp(l->below->file, line->line->file) != 0)
+            continue;
+        snprintf(place, sizeof place, "%s:%d", l->line->file, l->line->line);
+        finding_place(f, place, line_share(s, l));
+        return;
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void look_at_parts(struct scene *s)
+{
+    const struct loader_fact *l = s->loader;
+    int maker = l->num_workers == 0 ? FACTS_PROCESS : FACTS_WORKERS;
+    const struct {
+        struct part_stats *place;
+        enum leat_part part;
+        int where;
+    } parts[] = {
+        {&s->sample,   LEAT_PART_SAMPLE,   maker        },
+        {&s->fetch,    LEAT_PART_FETCH,    maker        },
+        {&s->collate,  LEAT_PART_COLLATE,  maker        },
+        {&s->pickle,   LEAT_PART_PICKLE,   FACTS_WORKERS},
+        {&s->unpickle, LEAT_PART_UNPICKLE, FACTS_PROCESS},
+        {&s->pin,      LEAT_PART_PIN,      FACTS_PROCESS}
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        facts_part(s->facts, l->pid, l->loader, parts[i].where, parts[i].part, parts[i].place);
+    if (l->num_workers == 0)
+        s->make_ms = s->input_ms / s->batches_per_step;
+    else if (!isnan(s->fetch.mean))
+        s->make_ms = s->fetch.mean + (isnan(s->collate.mean) ? 0 : s->collate.mean);
+}
+
+int scene_look(struct scene *s)
+{
+    const struct rank_facts *r = s->rank;
+    s->wall_ms = r->kept_ms / (double)r->kept;
+    s->rest_ms = s->wall_ms - phase_mean(r, PHASE_INPUT);
+    double batches = (double)r->micro_steps / (double)r->kept;
+    s->batches_per_step = batches > 1 ? batches : 1;
+    kept_interval(r, &s->from_ms, &s->to_ms);
+    s->cores = s->facts->cpus > 0 ? (double)s->facts->cpus : 1;
+    s->left = cores_left(s->facts, s->from_ms, s->to_ms);
+    s->idle = (1 - machine_cpu(s->facts, s->from_ms, s->to_ms)) * s->cores;
+    s->main_cpu = process_cpu(s->facts, r->pid, s->from_ms, s->to_ms);
+    s->main_delay = process_delay(s->facts, r->pid, s->from_ms, s->to_ms);
+    look_at_workers(s);
+    look_at_parts(s);
+    return look_at_lines(s);
+}
+
+void scene_done(struct scene *s)
+{
+    mem_free(s->lines);
+    s->lines = NULL;
+    s->line_count = 0;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static double known(double value, double otherwise)
+{
+    return isnan(value) ? otherwise : value;
+}
+
+void model_scale(struct what_if *w, double make_ms)
+{
+    double mean = what_if_make_ms(w);
+    for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+        w->make_ms[i] = mean > 0 ? w->make_ms[i] * make_ms / mean : make_ms;
+    w->make_cpu_ms = mean > 0 ? w->make_cpu_ms * make_ms / mean : make_ms;
+}
+
+/* The spread is that of the larger part, around the mean of the whole. */
+static void model_spread(const struct scene *s, struct what_if *w, double make_ms)
+{
+    int maker = s->loader->num_workers == 0 ? FACTS_PROCESS : FACTS_WORKERS;
+    enum leat_part part = s->collate.mean > s->fetch.mean ? LEAT_PART_COLLATE : LEAT_PART_FETCH;
+    double other = (part == LEAT_PART_COLLATE ? s->fetch.mean : known(s->collate.mean, 0)) +
+                   known(s->pickle.mean, 0);
+    if (facts_part_quantiles(s->facts, s->loader->pid, s->loader->loader, maker, part,
+                             WHAT_IF_QUANTILES, w->make_ms)) {
+        for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+            w->make_ms[i] += other;
+        model_scale(w, make_ms);
+        return;
+    }
+    for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+        w->make_ms[i] = make_ms;
+}
+
+/* How much of making a batch is CPU time. A worker does nothing else, so its CPU use says; in the
+ * training process the lines do, or else what it used beyond the rest of the step, taken to keep
+ * one core busy (too much where compute uses several: the prediction is then too modest). Unknown
+ * counts as all. */
+static double making_cpu_ratio(const struct scene *s)
+{
+    double ratio = NAN;
+    if (s->loader->num_workers != 0 && !isnan(s->worker_cpu) && s->busy > 0)
+        ratio = s->worker_cpu / s->busy;
+    else if (!isnan(s->read_share))
+        ratio = 1 - s->read_share - s->blocked_share;
+    else if (s->loader->num_workers == 0 && !isnan(s->main_cpu))
+        ratio = (s->main_cpu * s->wall_ms - s->rest_ms) / s->input_ms;
+    ratio = known(ratio, 1);
+    return ratio < 0 ? 0 : ratio > 1 ? 1 : ratio;
+}
+
+struct what_if scene_model(const struct scene *s)
+{
+    const struct loader_fact *l = s->loader;
+    double packing = l->num_workers == 0 ? 0 : known(s->pickle.mean, 0);
+    double make_ms = known(s->make_ms, s->wall_ms / s->batches_per_step) + packing;
+    double unpack = isnan(s->unpickle.mean) ? HAND_OVER_MS : s->unpickle.mean + QUEUE_MS;
+    struct what_if w = {.rest_ms = s->rest_ms,
+                        .batches_per_step = s->batches_per_step,
+                        .workers = (int)l->num_workers,
+                        .prefetch = l->prefetch_factor > 0 ? (int)l->prefetch_factor : 2,
+                        .cores = s->left};
+    model_spread(s, &w, make_ms);
+    w.make_cpu_ms = making_cpu_ratio(s) * make_ms;
+    if (l->pin_memory == 1 && l->num_workers != 0 && !isnan(s->pin.mean)) {
+        w.pin_ms = known(s->unpickle.mean, 0) + s->pin.mean;
+        w.hand_over_ms = QUEUE_MS;
+    } else {
+        w.hand_over_ms = unpack;
+    }
+    double beside = s->batches_per_step * (l->num_workers == 0 ? w.make_cpu_ms : w.hand_over_ms);
+    double used = s->main_cpu * s->wall_ms - beside;
+    w.rest_cpu_ms = isnan(used) ? s->rest_ms : used > 0 ? used : 0;
+    if (l->iterations > 1 && l->batches > 0)
+        w.epoch_batches = (int)(l->batches / l->iterations);
+    return w;
+}
+
+struct what_if scene_model_uncrowded(const struct scene *s)
+{
+    struct what_if w = scene_model(s);
+    double queued = s->busy > 0 ? known(s->worker_delay, 0) / s->busy : 0;
+    double cpu_ms = w.make_cpu_ms;
+    queued = queued > 0.99 ? 0.99 : queued;
+    model_scale(&w, what_if_make_ms(&w) * (1 - queued));
+    w.make_cpu_ms = cpu_ms; /* was never queueing */
+    double waited = known(s->main_delay, 0) * s->wall_ms;
+    w.rest_ms = w.rest_ms > 2 * waited ? w.rest_ms - waited : w.rest_ms / 2;
+    return w;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
+{
+    char setting[256];
+    va_list args;
+    va_start(args, setting_fmt);
+    vsnprintf(setting, sizeof setting, setting_fmt, args);
+    va_end(args);
+    f->predicted_gain = gain_of(s->wall_ms, step_ms);
+    if (!isnan(f->predicted_gain))
+        finding_predict(f, setting, step_ms);
+}
+
+void prove_busy(const struct scene *s, struct finding *f)
+{
+    finding_prove(f, "share of time the workers were busy", s->busy, "ratio",
+                  "workers WHERE parent_pid = %lld", (long long)s->loader->pid);
+    finding_prove(f, "time to make a batch", s->make_ms, "ms", "workers WHERE parent_pid = %lld",
+                  (long long)s->loader->pid);
+}
+
+void prove_part(const struct scene *s, struct finding *f, const char *what, enum leat_part part,
+                double ms)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        LEAT_PARTS(X)
+#undef X
+    };
+    if (!isnan(ms))
+        finding_prove(f, what, ms, "ms",
+                      "input_parts WHERE pid = %lld AND loader IN (%d, -1) AND part = '%s'",
+                      (long long)s->loader->pid, s->loader->loader, names[part]);
+}

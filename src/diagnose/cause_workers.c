@@ -1,0 +1,288 @@
+/* cause_workers.c: causes that lie in how many workers there are, and in how they are used. */
+#include "diagnose/cause.h"
+
+#include "base/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+#define STARTUP_SHARE  0.50 /* of the input time: more than all other waiting together */
+#define UNEVEN_RATIO   2.0  /* one worker's batch against the usual: beyond scatter of batches */
+#define UNEVEN_BATCHES 5    /* with fewer, one slow batch makes a slow worker */
+#define FREE_CORES     0.5  /* cores idle on average from which one more worker finds room */
+#define IDLE_WORKER    0.25 /* cores a worker wants below which it mostly waits */
+#define WORKERS_MOST   16   /* advised at the most: beyond it, measuring is better than guessing */
+#define SATURATED      0.95 /* machine CPU use at which no core is free */
+/* Threads of the run, running or ready to, for each of its cores: from two on (less a tenth for
+ * what sampling misses) every other one waits, and half of the workers would do as much. */
+#define CROWD 1.8
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+int no_overlap(const struct scene *s, struct finding *f)
+{
+    struct what_if w = scene_model(s);
+    /* Two at the least: one prepares while the other hands over. */
+    w.workers = (int)larger(2, what_if_workers(&w, WORKERS_MOST));
+    finding_cause(f, "NO_OVERLAP");
+    finding_advise(f,
+                   "Give the loader workers, so that batches are made while the model computes: "
+                   "DataLoader(..., num_workers=%d, persistent_workers=True).",
+                   w.workers);
+    finding_prove(f, "num_workers", 0, "workers", "loaders WHERE pid = %lld AND loader = %d",
+                  (long long)s->loader->pid, s->loader->loader);
+    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
+    predict(s, f, what_if_step_ms(&w), "num_workers=%d,persistent_workers=True", w.workers);
+    return 1;
+}
+
+/* Share of the kept input time that falls on the first batch of an epoch. */
+static double startup_share(const struct scene *s)
+{
+    const struct rank_facts *r = s->rank;
+    double first = 0, all = 0;
+    for (size_t i = 0; r->phase_ms[PHASE_INPUT] && i < r->count; i++) {
+        double input = r->weight[i] * r->phase_ms[PHASE_INPUT][i];
+        all += input;
+        if (r->weight[i] == 1 && (r->flags[i] & STEP_EPOCH_START))
+            first += input;
+    }
+    return all > 0 ? first / all : 0;
+}
+
+/* What stays with persistent workers: each epoch still begins with the making of a batch. */
+int worker_startup(const struct scene *s, struct finding *f)
+{
+    const struct loader_fact *l = s->loader;
+    double share = startup_share(s);
+    if (share < STARTUP_SHARE || l->persistent_workers != 0 || l->iterations < 2)
+        return 0;
+    double each = l->first_wait_ms / (double)l->iterations;
+    double stays = isnan(s->make_ms) ? 0 : (s->make_ms + HAND_OVER_MS) / each;
+    finding_cause(f, "WORKER_STARTUP");
+    finding_advise(f,
+                   "Each of %lld epochs starts its workers anew and waits %.0f ms for the first "
+                   "batch. Keep them: DataLoader(..., num_workers=%lld, persistent_workers=True).",
+                   (long long)l->iterations, each, (long long)l->num_workers);
+    finding_prove(f, "input time spent on the first batch of an epoch", share, "ratio",
+                  "steps WHERE id>>40 = %d AND flags & 1", s->rank->rank);
+    finding_prove(f, "first-batch wait per epoch", each, "ms",
+                  "loaders WHERE pid = %lld AND loader = %d", (long long)l->pid, l->loader);
+    predict(s, f, s->wall_ms - share * s->input_ms * (stays < 1 ? 1 - stays : 0),
+            "persistent_workers=True");
+    return 1;
+}
+
+/* ---- one slow worker ------------------------------------------------------------------------- */
+
+struct each_worker {
+    int id;
+    double batch_ms;
+};
+
+/* What a batch takes each worker: from the parts, which sum over epochs, else process by process.
+ * Returns how many workers are known by enough batches. */
+static size_t per_worker(const struct scene *s, struct each_worker *each, size_t most)
+{
+    const struct loader_fact *l = s->loader;
+    size_t n = 0;
+    for (int id = 0; id < l->num_workers && n < most; id++) {
+        struct part_stats fetch, collate;
+        facts_part(s->facts, l->pid, l->loader, id, LEAT_PART_FETCH, &fetch);
+        facts_part(s->facts, l->pid, l->loader, id, LEAT_PART_COLLATE, &collate);
+        if (fetch.n >= UNEVEN_BATCHES)
+            each[n++] = (struct each_worker){id, (fetch.total + collate.total) / fetch.n};
+    }
+    if (n > 0)
+        return n;
+    for (size_t i = 0; i < s->facts->worker_count && n < most; i++) {
+        const struct worker_fact *w = &s->facts->workers[i];
+        if (w->parent_pid == l->pid && (w->loader < 0 || w->loader == l->loader) &&
+            w->batches >= UNEVEN_BATCHES)
+            each[n++] = (struct each_worker){w->worker_id, w->busy_ms / (double)w->batches};
+    }
+    return n;
+}
+
+int uneven_workers(const struct scene *s, struct finding *f)
+{
+    struct each_worker each[256], slowest = {-1, 0};
+    double per_batch[256];
+    size_t n = per_worker(s, each, sizeof each / sizeof *each);
+    for (size_t i = 0; i < n; i++) {
+        per_batch[i] = each[i].batch_ms;
+        if (each[i].batch_ms > slowest.batch_ms)
+            slowest = each[i];
+    }
+    if (n < 2 || s->mixed)
+        return 0;
+    /* With two workers their median is the mean of both, which hides the slow one: the lower of the
+     * two in the middle stands for the usual worker. */
+    double usual = stats_quantile(per_batch, n, (double)((n - 1) / 2) / (double)(n - 1));
+    if (!(slowest.batch_ms >= UNEVEN_RATIO * usual))
+        return 0;
+    finding_cause(f, "UNEVEN_WORKERS");
+    finding_advise(
+        f,
+        "Worker %d takes %.1f ms a batch, the usual worker %.1f ms, and batches are "
+        "given out in turn, so all wait for it. Spread its samples evenly (shuffle=True, "
+        "or shards of equal size)%s.",
+        slowest.id, slowest.batch_ms, usual,
+        s->loader->iterable == 1 ? "; an IterableDataset splits by get_worker_info()" : "");
+    finding_prove(f, "busy per batch of the slowest worker", slowest.batch_ms, "ms",
+                  "workers WHERE parent_pid = %lld AND worker_id = %d", (long long)s->loader->pid,
+                  slowest.id);
+    finding_prove(f, "busy per batch of the usual worker", usual, "ms",
+                  "workers WHERE parent_pid = %lld", (long long)s->loader->pid);
+    f->worker = slowest.id;
+    struct what_if w = scene_model(s);
+    model_scale(&w, usual);
+    predict(s, f, what_if_step_ms(&w), "worker %d as fast as the others", slowest.id);
+    return 1;
+}
+
+/* ---- too few, too many ----------------------------------------------------------------------- */
+
+/* Cores that one worker would use if it got them. */
+static double worker_demand(const struct scene *s)
+{
+    return s->worker_cpu + (isnan(s->worker_delay) ? 0 : s->worker_delay);
+}
+
+/* A worker that mostly waits, for storage, the network or a sleep, needs no core of its own; not
+ * so one that waits for a core. Where that was not measured, a full machine decides. */
+static int mostly_waits(const struct scene *s)
+{
+    if (isnan(s->worker_delay) && !(s->idle >= FREE_CORES))
+        return 0;
+    return worker_demand(s) <= IDLE_WORKER;
+}
+
+/* Room for more workers: cores are idle, or workers hardly want theirs. Where neither was sampled,
+ * in a short run, fewer workers than cores will do. */
+static int has_room(const struct scene *s)
+{
+    if (isnan(s->idle) && isnan(s->worker_cpu))
+        return (double)s->loader->num_workers < s->cores;
+    return s->idle >= FREE_CORES || mostly_waits(s);
+}
+
+/* How many workers there is room for. Those that compute need idle cores, at what one of them uses
+ * now; those that wait need none. */
+static int workers_most(const struct scene *s)
+{
+    double have = (double)s->loader->num_workers;
+    double cpu = isnan(s->worker_cpu) ? 1 : s->worker_cpu;
+    if (mostly_waits(s))
+        return (int)larger(have + 1, WORKERS_MOST);
+    if (isnan(s->idle))
+        return (int)larger(have + 1, s->cores);
+    double more = floor(s->idle / larger(cpu, IDLE_WORKER));
+    return (int)(have + (more < 1 ? 1 : more < WORKERS_MOST ? more : WORKERS_MOST));
+}
+
+int too_few_workers(const struct scene *s, struct finding *f)
+{
+    if (!(s->busy >= BUSY_SHARE) || !has_room(s))
+        return 0;
+    int have = (int)s->loader->num_workers, most = workers_most(s);
+    struct what_if w = scene_model(s);
+    double wanted = what_if_make_ms(&w) * s->batches_per_step;
+    double needed = ceil(wanted / larger(s->rest_ms, 0.05 * s->wall_ms));
+    w.workers = what_if_workers(&w, most);
+    w.workers = w.workers <= have ? have + 1 : w.workers;
+    finding_cause(f, "TOO_FEW_WORKERS");
+    finding_advise(f,
+                   "The workers (%d) are busy %.0f %% of the time and there is room for more: "
+                   "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
+                   have, 100 * s->busy, w.workers,
+                   needed > w.workers ? "; beyond that, measure" : "");
+    prove_busy(s, f);
+    finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
+                  (long long)s->loader->pid);
+    if (!isnan(s->idle))
+        finding_prove(f, "idle cores", s->idle, "cores", "sys_samples");
+    predict(s, f, what_if_step_ms(&w), "num_workers=%d,persistent_workers=True", w.workers);
+    return 1;
+}
+
+/* The most threads that a worker had. */
+static double worker_threads(const struct scene *s)
+{
+    double most = NAN;
+    for (size_t i = 0; i < s->facts->worker_count; i++)
+        for (size_t j = 0; j < s->facts->proc_sample_count; j++) {
+            const struct proc_sample *p = &s->facts->proc_samples[j];
+            if (p->pid == s->facts->workers[i].pid && p->threads > 0 &&
+                s->facts->workers[i].parent_pid == s->loader->pid)
+                most = isnan(most) ? (double)p->threads : larger(most, (double)p->threads);
+        }
+    return most;
+}
+
+/* Threads of the run for each core, running or ready to; NaN where the kernel did not say who was
+ * ready. Only the main thread of a process counts among the ready, so this is the least. */
+static double crowd(const struct scene *s)
+{
+    double have = (double)s->loader->num_workers;
+    double rest = isnan(s->main_cpu) ? 0 : s->main_cpu + s->main_delay;
+    return (have * (s->worker_cpu + s->worker_delay) + (isnan(rest) ? 0 : rest)) / s->cores;
+}
+
+/* Clear when the run itself crowds the cores. Where run delays were not measured: when the machine
+ * is full, the workers alone could fill it, and they are what it is filled with. */
+static int is_crowded(const struct scene *s)
+{
+    double have = (double)s->loader->num_workers, ratio = crowd(s);
+    double full = 1 - s->idle / s->cores;
+    if (!isnan(ratio))
+        return ratio >= CROWD && !(s->idle >= FREE_CORES);
+    return full >= SATURATED && have > s->cores && s->worker_cpu * have >= 0.5 * s->cores;
+}
+
+int cpu_oversubscribed(const struct scene *s, struct finding *f)
+{
+    if (!(s->busy >= BUSY_SHARE) || !is_crowded(s))
+        return 0;
+    double have = (double)s->loader->num_workers, threads = worker_threads(s);
+    struct what_if w = scene_model_uncrowded(s);
+    int most = (int)(have < floor(s->left) ? have : floor(s->left));
+    w.workers = what_if_workers(&w, most > 1 ? most : 1);
+    int fewer = w.workers < have;
+    finding_cause(f, "CPU_OVERSUBSCRIBED");
+    if (fewer)
+        finding_advise(f,
+                       "%.0f workers share %.0f cores with the training, each getting %.2f of one. "
+                       "Use DataLoader(..., num_workers=%d), and make a sample cheaper (smaller "
+                       "images, decoded or cached data).",
+                       have, s->cores, s->worker_cpu, w.workers);
+    else
+        finding_advise(f,
+                       "%.0f workers with up to %.0f threads each share %.0f cores with the "
+                       "training. Let each compute in one thread (torch.set_num_threads(1), "
+                       "cv2.setNumThreads(0), OMP_NUM_THREADS=1).",
+                       have, threads, s->cores);
+    prove_busy(s, f);
+    finding_prove(f, "cores one worker gets", s->worker_cpu, "cores",
+                  "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
+                  (long long)s->loader->pid);
+    if (!isnan(s->worker_delay))
+        finding_prove(f, "share of time a worker was ready without a core", s->worker_delay,
+                      "ratio",
+                      "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
+                      (long long)s->loader->pid);
+    if (!isnan(s->main_delay))
+        finding_prove(f, "share of time the training was ready without a core", s->main_delay,
+                      "ratio", "proc_samples WHERE pid = %lld", (long long)s->rank->pid);
+    if (!isnan(crowd(s)))
+        finding_prove(f, "running or ready threads a core", crowd(s), "threads", "proc_samples");
+    if (!isnan(s->idle))
+        finding_prove(f, "machine CPU use", 1 - s->idle / s->cores, "ratio", "sys_samples");
+    if (fewer)
+        predict(s, f, what_if_step_ms(&w), "num_workers=%d", w.workers);
+    return 1;
+}
