@@ -28,11 +28,11 @@ PARTS = RINGS + 16 * RING_BYTES
 PART_NAMES = "sample fetch collate pickle unpickle pin idle ready".split()
 PART_LOADERS = 16
 PART_BINS = 1312
-PART_BYTES = 32 + 4 * PART_BINS
+PART_BYTES = 32 + 8 * PART_BINS
 LINES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES
 LINE_BYTES = 256
 AREA_BYTES = LINES + 512 * LINE_BYTES
-STOP = 96  # offset of rec_header.stop
+STOP = 120  # offset of rec_header.stop
 
 Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
@@ -71,9 +71,9 @@ class Process:
         magic, version, pid, ppid, _, start = self._unpack("QIiiIQ", 0)
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
-        worker_loader, lines, stop, _ = self._unpack("iIII", 88)
-        assert magic == MAGIC and version == 1
-        texts = self._unpack("16s32s256s256s512s", 104)
+        worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
+        assert magic == MAGIC and version == 2
+        texts = self._unpack("16s32s256s256s512s", 128)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
             "pid": pid,
@@ -92,6 +92,7 @@ class Process:
             "cost_ns": cost,
             "worker_loader": worker_loader,
             "lines": lines,
+            "lines_lost": lines_lost,
             "stop": stop,
             **{key: _string(raw) for key, raw in zip(keys, texts)},
         }
@@ -149,7 +150,7 @@ class Process:
         agree."""
         place = PARTS + (loader * len(PART_NAMES) + PART_NAMES.index(name)) * PART_BYTES
         n, total, most, size = self._unpack("QQQQ", place)
-        counts = self._unpack(f"{PART_BINS}I", place + 32)
+        counts = self._unpack(f"{PART_BINS}Q", place + 32)
         bins = {_bin_floor(i): count for i, count in enumerate(counts) if count}
         assert sum(bins.values()) == n
         return Part(n, total, most, size, bins)
@@ -203,7 +204,7 @@ class Receiver:
                 if not fds:
                     return
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 1
+                assert magic == MAGIC and version == 2
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:
