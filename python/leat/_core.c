@@ -9,33 +9,19 @@
  * a thread is inside of, and since when, is kept here and not in Python objects, and arguments are
  * taken straight from the tuple, without PyArg_ParseTuple.
  */
-#define Py_LIMITED_API 0x03090000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "_core.h"
+#include "_core_python.h"
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* What the calling thread is inside of, a bit for each kind, and since when. Only the outermost
- * span of a kind is recorded. Optimizer steps are counted: their begin and end come from two hooks.
- */
-static __thread struct {
-    uint32_t inside;
-    int steps;
-    int spoken; /* has begun a span of training before */
-    uint64_t t0_ns[LEAT_REC_KINDS];
-} here;
+static __thread struct here here;
 
 static PyObject *on_first; /* owned; called before a thread's first span of training */
 static uint64_t due_ns = UINT64_MAX;
 
-static struct making making = {.part = MAKING_NONE};
-
-struct making *core_making(void)
+struct here *core_here(void)
 {
-    return &making;
+    return &here;
 }
 
 static PyObject *core_open(PyObject *self, PyObject *unused)
@@ -114,7 +100,7 @@ static int fill_small(void)
     return 0;
 }
 
-static uint64_t unpack(PyObject *value)
+uint64_t core_unpack(PyObject *value)
 {
     int quick = value ? small_int(value) : 0;
     return quick >= 0 ? (uint64_t)quick : PyLong_AsUnsignedLongLong(value);
@@ -131,7 +117,7 @@ static long kind_of(PyObject *value)
     return -1;
 }
 
-static int speak_first(void)
+int core_speak_first(void)
 {
     here.spoken = 1;
     if (!on_first)
@@ -154,13 +140,20 @@ static PyObject *core_begin(PyObject *self, PyObject *value)
         here.steps++;
     if (here.inside & 1u << kind)
         Py_RETURN_FALSE;
-    if (!here.spoken && 1u << kind & training && speak_first() < 0)
+    if (!here.spoken && 1u << kind & training && core_speak_first() < 0)
         return NULL;
     here.inside |= 1u << kind;
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(1);
+    if (kind == LEAT_REC_FETCH)
+        here.loader = LOADER_UNKNOWN;
     here.t0_ns[kind] = leat_now_ns();
     Py_RETURN_TRUE;
+}
+
+int core_due(uint64_t now_ns)
+{
+    return now_ns >= due_ns || !leat_recording();
 }
 
 static PyObject *core_end(PyObject *self, PyObject *args)
@@ -170,9 +163,9 @@ static PyObject *core_end(PyObject *self, PyObject *args)
     long kind = last ? kind_of(PyTuple_GetItem(args, 0)) : -1;
     if (kind < 0)
         return NULL;
-    uint64_t flags = unpack(PyTuple_GetItem(args, 1));
-    uint64_t id = unpack(PyTuple_GetItem(args, 2));
-    uint64_t arg = unpack(last);
+    uint64_t flags = core_unpack(PyTuple_GetItem(args, 1));
+    uint64_t id = core_unpack(PyTuple_GetItem(args, 2));
+    uint64_t arg = core_unpack(last);
     if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
         return NULL;
     if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
@@ -183,7 +176,7 @@ static PyObject *core_end(PyObject *self, PyObject *args)
                     here.t0_ns[kind], t1);
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(-1);
-    if (t1 >= due_ns || !leat_recording())
+    if (core_due(t1))
         Py_RETURN_TRUE;
     Py_RETURN_FALSE;
 }
@@ -222,8 +215,9 @@ static PyObject *core_waits(PyObject *self, PyObject *unused)
 
 static PyObject *core_forget(PyObject *self, PyObject *unused)
 {
-    here.inside = 0;
-    here.steps = here.spoken = 0;
+    Py_XDECREF(here.serves);
+    here = (struct here){.loader = LOADER_UNKNOWN};
+    making_forget();
     Py_RETURN_NONE;
 }
 
@@ -236,7 +230,7 @@ static PyObject *core_on_first(PyObject *self, PyObject *callable)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_due(PyObject *self, PyObject *value)
+static PyObject *core_set_due(PyObject *self, PyObject *value)
 {
     uint64_t ns = PyLong_AsUnsignedLongLong(value);
     if (PyErr_Occurred())
@@ -346,7 +340,7 @@ static PyMethodDef core_methods[] = {
     {"waits",     core_waits,     METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
     {"forget",    core_forget,    METH_NOARGS,  "forget(): after a fork, in the child."                   },
     {"on_first",  core_on_first,  METH_O,       "on_first(callable): before a thread's first span."       },
-    {"due",       core_due,       METH_O,       "due(time_ns): when end() is to return True."             },
+    {"due",       core_set_due,   METH_O,       "due(time_ns): when end() is to return True."             },
     {"nest",      core_nest,      METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
     {"name",      core_name,      METH_VARARGS, "name(text) -> id."                                       },
     {"loader",    core_loader,    METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
@@ -387,6 +381,9 @@ static int add_constants(PyObject *module)
     ADD("SIGNAL_H2D", LEAT_SIGNAL_H2D);
     ADD("SIGNAL_WORKER", LEAT_SIGNAL_WORKER);
     ADD("SIGNAL_STEP", LEAT_SIGNAL_STEP);
+#define X(name, text) ADD("PART_" #name, LEAT_PART_##name);
+    LEAT_PARTS(X)
+#undef X
     ADD("ROLE_OTHER", LEAT_ROLE_OTHER);
     ADD("ROLE_MAIN", LEAT_ROLE_MAIN);
     ADD("ROLE_WORKER", LEAT_ROLE_WORKER);
@@ -399,7 +396,8 @@ PyMODINIT_FUNC PyInit__core(void); /* called by its name only */
 PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&core_module);
-    if (module && (fill_small() < 0 || add_constants(module) < 0)) {
+    if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
+                   handover_add(module) < 0)) {
         Py_DECREF(module);
         module = NULL;
     }

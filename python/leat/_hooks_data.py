@@ -1,28 +1,25 @@
-"""DataLoader: blocked in next(), making the iterator, and what each worker makes.
+"""DataLoader: blocked in next(), and making the iterator. What makes the batches is seen by
+_hooks_worker.py.
 
-    main process                                   worker process (fork, spawn or forkserver)
-    DataLoader.__iter__        ITER                _worker_loop        role worker
-    _BaseDataLoaderIter.__next__  FETCH            fetcher.fetch       WORKER_FETCH
+    DataLoader.__init__            where it is made
+    DataLoader.__iter__            ITER
+    _BaseDataLoaderIter.__next__   FETCH
 
-The fetchers are wrapped inside the worker only: in the main process (num_workers=0) the same
-classes run inside next(), which is seen already. An iterator carries its mark (loader, iteration)
-as an attribute, so that persistent workers, whose iterator serves every epoch, get a new number
-each time it is asked for.
+An iterator carries its mark (loader, iteration, batch size, data queue) as an attribute, so that
+persistent workers, whose iterator serves every epoch, get a new number each time it is asked for.
 """
 
 import weakref
 
-from leat import _core, _patch, _state
-from leat._state import now, record
+from leat import _core, _hooks_worker, _patch, _state
 
 begin = _core.begin
 end = _core.end
 inside = _core.inside
+fetch_next = _core.fetch_next
 FETCH = _core.FETCH
 ITER = _core.ITER
-END = _core.FLAG_END
 ERROR = _core.FLAG_ERROR
-NOGRAD = _core.FLAG_NOGRAD
 
 _loaders = _state.Serials()  # DataLoader -> id in the recorder's table
 _made_at = _state.Serials()  # DataLoader -> file:line, call path
@@ -149,14 +146,14 @@ def _weakly(thing):
 
 
 def _mark(loader):
-    """(id, iteration << 32, batch size) for a fresh iteration over the loader."""
+    """(id, iteration << 32, batch size, None) for a fresh iteration over the loader."""
     known = _loaders.find(loader)
     if known is None:
         where, path = _made_at.find(loader) or (_state.caller(), None)
         known = register(loader, where, path=path)
         _loaders.put(loader, known)
     _running.add(known[0])
-    return known[0], _state.next_iteration() << 32, known[1]
+    return known[0], _state.next_iteration() << 32, known[1], None
 
 
 class _Face:
@@ -180,11 +177,16 @@ def _mark_of(iterator):
         if known is None:
             known = register(face, _state.caller())
             _loaders.put(face.dataset, known)
-        mark = known[0], _state.next_iteration() << 32, known[1]
+        mark = known[0], _state.next_iteration() << 32, known[1], _queue_of(iterator)
         iterator._leat = mark
         return mark
     except Exception:
-        return 0, 0, 0
+        return 0, 0, 0, None
+
+
+def _queue_of(iterator):
+    """The queue that an iterator with workers takes its batches from; None if it has none."""
+    return getattr(iterator, "_data_queue", None)
 
 
 def _make_init(original):
@@ -204,17 +206,22 @@ def _make_iter(compiling):
             try:
                 mark = _mark(self)
             except Exception:
-                mark = (0, 0, 0)
+                mark = (0, 0, 0, None)
             if not begin(ITER):
                 return original(self)
             flags = ERROR
+            outer = _hooks_worker.begin_iterator(self, mark[0])
             try:
                 iterator = original(self)
                 flags = 0
             finally:
+                _hooks_worker.end_iterator(outer)
                 end(ITER, flags, mark[0], mark[1])
             try:
-                iterator._leat = mark
+                queue = _queue_of(iterator)
+                iterator._leat = (*mark[:3], queue)
+                if queue is not None:
+                    iterator._worker_result_queue._leat = mark[0]  # for the thread that pins
             except Exception:
                 pass
             return iterator
@@ -226,88 +233,18 @@ def _make_iter(compiling):
 
 def _make_next(compiling, grad_enabled, tick):
     def make(original):
+        _core.on_next(original, grad_enabled, samples, _mark_of, _running.discard, tick)
+
         def __next__(self):
-            if compiling() or not begin(FETCH):
-                return original(self)
-            flags = 0 if grad_enabled() else NOGRAD
-            try:
-                batch = original(self)
-            except BaseException as error:
-                flags |= END if isinstance(error, StopIteration) else ERROR
-                mark = _mark_of(self)
-                _running.discard(mark[0])
-                end(FETCH, flags, mark[0], mark[1])
-                raise
-            try:
-                loader, iteration, size = self._leat
-            except AttributeError:
-                loader, iteration, size = _mark_of(self)
-            # The common case of samples(), without a call.
-            kind = type(batch)
-            try:
-                count = batch[0].shape[0] if kind is list or kind is tuple else 0
-            except Exception:
-                count = 0
-            if count != size:
-                count = samples(batch, size)
-            if end(FETCH, flags, loader, iteration | count):
-                tick()
-            return batch
+            return original(self) if compiling() else fetch_next(self)
 
         return __next__
 
     return make
 
 
-def _make_worker_loop(original):
-    def _worker_loop(*args, **kwargs):
-        _begin_worker(args[10] if len(args) > 10 else kwargs.get("worker_id", -1))
-        return original(*args, **kwargs)
-
-    return _worker_loop
-
-
-def _begin_worker(worker_id):
-    """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
-    try:
-        import threading
-
-        from torch.utils.data._utils import fetch
-
-        _patch.remove(threading.Condition)
-        _state.speak(_core.ROLE_WORKER, _int(worker_id))
-        _state.signals(_core.SIGNAL_WORKER)
-        make = _make_fetch(max(_int(worker_id), 0))
-        for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-            _patch.patch(getattr(fetch, name, None), "fetch", make, "worker." + name)
-    except Exception:
-        _patch.missing("worker")
-
-
-def _make_fetch(worker_id):
-    def make(original):
-        def fetch(self, index):
-            t0 = now()
-            try:
-                batch = original(self, index)
-            except StopIteration:
-                raise
-            except BaseException:
-                record(_core.WORKER_FETCH, ERROR, worker_id, 0, t0)
-                raise
-            t1 = now()
-            size = len(index) if type(index) is list else 0
-            record(_core.WORKER_FETCH, 0, worker_id, samples(batch, size), t0, t1)
-            return batch
-
-        return fetch
-
-    return make
-
-
 def install(torch, tick):
     from torch.utils.data import dataloader
-    from torch.utils.data._utils import worker
 
     compiling = _state.dynamo_test(torch)
     loader = dataloader.DataLoader
@@ -317,4 +254,4 @@ def install(torch, tick):
     make = _make_next(compiling, torch.is_grad_enabled, tick)
     if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__"):
         _state.signals(_core.SIGNAL_FETCH)
-    _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")
+    _hooks_worker.install(samples)

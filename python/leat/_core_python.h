@@ -1,0 +1,52 @@
+/* _core_python.h: what the files of the extension that speak Python share.
+ *
+ *     _core.c       the module: the recorder's functions, and the spans of a thread
+ *     _making.c     a batch in the making: samples, fetch, collate, idle
+ *     _handover.c   a batch on its way: pickle, unpickle, pin, ready
+ *
+ * All is done with the GIL held. Nothing here keeps a user's exception from its way or changes one:
+ * what fails of leat's own is cleared, and the user's call goes on without leat.
+ */
+#ifndef LEAT_PYTHON_CORE_PYTHON_H
+#define LEAT_PYTHON_CORE_PYTHON_H
+
+#define Py_LIMITED_API 0x03090000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "_core.h"
+
+#define LOADER_UNKNOWN (-1)
+
+/* Of one thread. A bit of `inside` for each kind of record, and since when. Only the outermost span
+ * of a kind is recorded. Optimizer steps are counted: their begin and end come from two hooks. */
+struct here {
+    uint32_t inside;
+    int steps;
+    int spoken;          /* has begun a span of training before */
+    int64_t loader;      /* whose batch the open FETCH asks for */
+    int making;          /* inside a timed fetcher */
+    int creating;        /* fetchers being created, one inside the other */
+    int pinning;         /* inside pin_memory(), which calls itself */
+    int feeds;           /* 1: feeds the worker's data queue; -1: does not; 0: not asked yet */
+    int tid;             /* 0: not asked yet */
+    unsigned long ident; /* with tid */
+    PyObject *serves;    /* owned; the queue that this thread, a pinning one, takes batches from */
+    uint64_t t0_ns[LEAT_REC_KINDS];
+};
+
+struct here *core_here(void);
+int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
+uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */
+int core_due(uint64_t now_ns);         /* whether the hooks are to be called for something else */
+
+/* Each adds its functions to the module: 0, or -1 with an exception. */
+int making_add(PyObject *module);
+int handover_add(PyObject *module);
+
+void making_forget(void); /* after a fork, in the child */
+/* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */
+int64_t handover_ready(PyObject *iterator, PyObject *queue);
+uint32_t making_loader(void); /* of this worker, for its parts */
+
+#endif

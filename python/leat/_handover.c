@@ -1,0 +1,359 @@
+/* _handover.c: a batch on its way from the worker to the loop that asked for it.
+ *
+ *     worker, feeder thread          main process, or its pin thread          the loop
+ *     dumps(batch)  PICKLE  ──pipe──► loads(bytes)  UNPICKLE ► pin  PIN ─────► next()  FETCH, READY
+ *
+ * dumps and loads take the place of ForkingPickler's in multiprocessing.queues alone. They see
+ * every queue of the process, so they count by who calls: the thread that feeds the data queue of
+ * this worker; a thread inside next(), or one that pins. What is no batch (the end of a stream, an
+ * exception, the answer to a new epoch) is told by its type, and not counted.
+ *
+ * PICKLE has the move of tensors into shared memory in it, UNPICKLE that of their descriptors, for
+ * which the worker's own thread must answer; neither the wait for the batch itself.
+ *
+ * next() of an iterator is here as a whole, as it runs in every step of a training: between its
+ * begin and its end no Python object of leat's is touched but the iterator's mark, a tuple
+ * (loader, iteration << 32, batch size, data queue or None).
+ */
+#include "_core_python.h"
+
+/* Set once by the hooks; all owned. */
+static PyObject *dumps_original, *loads_original, *pin_original;
+static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
+static PyObject *data_queue; /* of this worker */
+static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end, *tick;
+static PyObject *no_arguments, *str_leat, *str_shape, *str_qsize, *str_task_info;
+
+static void keep(PyObject **place, PyObject *value)
+{
+    PyObject *old = *place;
+    Py_INCREF(value);
+    *place = value;
+    Py_XDECREF(old);
+}
+
+/* Whether what went through the queue is (number, batch). */
+static int is_batch(PyObject *message)
+{
+    if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2 ||
+        !PyLong_Check(PyTuple_GetItem(message, 0)))
+        return 0;
+    PyObject *type = (PyObject *)Py_TYPE(PyTuple_GetItem(message, 1));
+    for (Py_ssize_t i = 0; i < PyTuple_Size(no_batch); i++)
+        if (PyTuple_GetItem(no_batch, i) == type)
+            return 0;
+    return 1;
+}
+
+/* The bytes of a buffer; 0 when it does not say. */
+static uint64_t length_of(PyObject *buffer)
+{
+    Py_ssize_t bytes = PyObject_Size(buffer);
+    if (bytes < 0)
+        PyErr_Clear();
+    return bytes < 0 ? 0 : (uint64_t)bytes;
+}
+
+static int ask_feeds(void)
+{
+    PyObject *thread = PyObject_GetAttrString(data_queue, "_thread");
+    PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+    unsigned long number = ident && PyLong_Check(ident) ? PyLong_AsUnsignedLong(ident) : 0;
+    Py_XDECREF(thread);
+    Py_XDECREF(ident);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return number == PyThread_get_thread_ident() ? 1 : -1;
+}
+
+static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct here *here = core_here();
+    if (data_queue && !here->feeds)
+        here->feeds = ask_feeds();
+    if (!data_queue || here->feeds < 0 || PyTuple_Size(args) != 1 ||
+        !is_batch(PyTuple_GetItem(args, 0)))
+        return PyObject_Call(dumps_original, args, kwargs);
+    uint64_t t0 = leat_now_ns();
+    PyObject *bytes = PyObject_Call(dumps_original, args, kwargs);
+    if (bytes)
+        leat_part(making_loader(), LEAT_PART_PICKLE, leat_now_ns() - t0, length_of(bytes));
+    return bytes;
+}
+
+/* The loader for which this thread takes or pins batches now. */
+static int64_t loader_served(struct here *here)
+{
+    if (!here->serves)
+        return here->inside & 1u << LEAT_REC_FETCH && !here->making ? here->loader : LOADER_UNKNOWN;
+    PyObject *mark = PyObject_GetAttr(here->serves, str_leat);
+    uint64_t loader = mark ? core_unpack(mark) : 0;
+    Py_XDECREF(mark);
+    if (!PyErr_Occurred())
+        return (int64_t)loader;
+    PyErr_Clear();
+    return LOADER_UNKNOWN;
+}
+
+static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    int64_t loader = loader_served(core_here());
+    if (loader < 0)
+        return PyObject_Call(loads_original, args, kwargs);
+    uint64_t t0 = leat_now_ns();
+    PyObject *message = PyObject_Call(loads_original, args, kwargs);
+    uint64_t t1 = leat_now_ns();
+    if (message && is_batch(message) && PyTuple_Size(args))
+        leat_part((uint32_t)loader, LEAT_PART_UNPICKLE, t1 - t0,
+                  length_of(PyTuple_GetItem(args, 0)));
+    return message;
+}
+
+static PyObject *core_pin(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct here *here = core_here();
+    int64_t loader = here->pinning ? LOADER_UNKNOWN : loader_served(here);
+    PyObject *data = PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : NULL;
+    if (loader < 0 || !data || data == Py_None)
+        return PyObject_Call(pin_original, args, kwargs);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(no_batch); i++)
+        if (PyTuple_GetItem(no_batch, i) == (PyObject *)Py_TYPE(data))
+            return PyObject_Call(pin_original, args, kwargs);
+    here->pinning = 1;
+    uint64_t t0 = leat_now_ns();
+    PyObject *pinned = PyObject_Call(pin_original, args, kwargs);
+    here->pinning = 0;
+    if (pinned)
+        leat_part((uint32_t)loader, LEAT_PART_PIN, leat_now_ns() - t0, 0);
+    return pinned;
+}
+
+/* How many of the batches that came out of order wait in the iterator: a task without its batch is
+ * (worker,), with it (worker, batch). */
+static int64_t count_kept(PyObject *tasks)
+{
+    int64_t kept = 0;
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+    if (!PyDict_Check(tasks))
+        return -1;
+    while (PyDict_Next(tasks, &at, &key, &value))
+        kept += PyTuple_Check(value) && PyTuple_Size(value) == 2;
+    return kept;
+}
+
+int64_t handover_ready(PyObject *iterator, PyObject *queue)
+{
+    PyObject *method = PyObject_GetAttr(queue, str_qsize);
+    PyObject *size = method ? PyObject_Call(method, no_arguments, NULL) : NULL;
+    PyObject *tasks = size ? PyObject_GetAttr(iterator, str_task_info) : NULL;
+    int64_t waiting = tasks ? PyLong_AsLongLong(size) : -1;
+    int64_t kept = tasks ? count_kept(tasks) : -1;
+    Py_XDECREF(method);
+    Py_XDECREF(size);
+    Py_XDECREF(tasks);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return waiting < 0 || kept < 0 ? -1 : waiting + kept;
+}
+
+struct mark {
+    uint64_t loader, iteration, size;
+    PyObject *queue; /* borrowed from the tuple */
+};
+
+/* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
+ * NULL without an exception when it has none. */
+static PyObject *read_mark(PyObject *iterator, struct mark *ret_mark)
+{
+    PyObject *mark = PyObject_GetAttr(iterator, str_leat);
+    if (!mark) {
+        PyErr_Clear();
+        mark = PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
+    }
+    if (mark && PyTuple_CheckExact(mark) && PyTuple_Size(mark) == 4) {
+        ret_mark->loader = core_unpack(PyTuple_GetItem(mark, 0));
+        ret_mark->iteration = core_unpack(PyTuple_GetItem(mark, 1));
+        ret_mark->size = core_unpack(PyTuple_GetItem(mark, 2));
+        ret_mark->queue = PyTuple_GetItem(mark, 3);
+        if (!PyErr_Occurred())
+            return mark;
+    }
+    PyErr_Clear();
+    Py_XDECREF(mark);
+    return NULL;
+}
+
+/* The number of samples of a list or tuple whose first element is a tensor. */
+static uint64_t quick_count(PyObject *batch)
+{
+    PyObject *first = NULL;
+    if (PyList_CheckExact(batch))
+        first = PyList_Size(batch) ? PyList_GetItem(batch, 0) : NULL;
+    else if (PyTuple_CheckExact(batch))
+        first = PyTuple_Size(batch) ? PyTuple_GetItem(batch, 0) : NULL;
+    PyObject *shape = first ? PyObject_GetAttr(first, str_shape) : NULL;
+    uint64_t count = 0;
+    if (shape && PyTuple_Check(shape) && PyTuple_Size(shape))
+        count = core_unpack(PyTuple_GetItem(shape, 0));
+    Py_XDECREF(shape);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return count;
+}
+
+static uint64_t count_of(PyObject *batch, uint64_t expected)
+{
+    uint64_t count = quick_count(batch);
+    if (count == expected && count)
+        return count;
+    PyObject *answer = PyObject_CallFunction(count_samples, "OL", batch, (long long)expected);
+    count = answer ? core_unpack(answer) : 0;
+    Py_XDECREF(answer);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return count & UINT32_MAX;
+}
+
+static void call_quietly(PyObject *callable, PyObject *args)
+{
+    PyObject *result = args ? PyObject_Call(callable, args, NULL) : NULL;
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(result);
+}
+
+static unsigned ask_nograd(void)
+{
+    PyObject *enabled = PyObject_Call(grad_enabled, no_arguments, NULL);
+    if (!enabled)
+        PyErr_Clear();
+    Py_XDECREF(enabled);
+    return enabled == Py_False ? LEAT_REC_NOGRAD : 0;
+}
+
+/* A next() that raised: the loader's iteration is over, by its end or by a failure. */
+static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
+{
+    PyObject *type, *error, *trace;
+    flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
+    PyErr_Fetch(&type, &error, &trace);
+    leat_record(LEAT_REC_FETCH, flags, (uint32_t)mark->loader, mark->iteration, t0, t1);
+    PyObject *args = Py_BuildValue("(K)", (unsigned long long)mark->loader);
+    call_quietly(on_end, args);
+    Py_XDECREF(args);
+    PyErr_Restore(type, error, trace);
+}
+
+static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
+                      uint64_t t0, uint64_t t1)
+{
+    uint64_t arg = mark->iteration | count_of(batch, mark->size);
+    leat_record(LEAT_REC_FETCH, flags, (uint32_t)mark->loader, arg, t0, t1);
+    if (ready >= 0)
+        leat_part((uint32_t)mark->loader, LEAT_PART_READY, (uint64_t)ready, 0);
+    if (core_due(t1))
+        call_quietly(tick, no_arguments);
+}
+
+static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
+{
+    const uint32_t bit = 1u << LEAT_REC_FETCH;
+    struct here *here = core_here();
+    if (here->inside & bit)
+        return PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+    if (!here->spoken && core_speak_first() < 0)
+        PyErr_Clear();
+    struct mark mark = {0};
+    PyObject *held = read_mark(iterator, &mark);
+    int64_t ready = held && mark.queue != Py_None ? handover_ready(iterator, mark.queue) : -1;
+    unsigned flags = ask_nograd();
+    here->inside |= bit;
+    here->loader = held ? (int64_t)mark.loader : LOADER_UNKNOWN;
+    uint64_t t0 = leat_now_ns();
+    PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+    uint64_t t1 = leat_now_ns();
+    here->inside &= ~bit;
+    if (batch)
+        next_came(&mark, flags, ready, batch, t0, t1);
+    else
+        next_failed(&mark, flags, t0, t1);
+    Py_XDECREF(held);
+    return batch;
+}
+
+static PyObject *core_on_next(PyObject *self, PyObject *args)
+{
+    PyObject *given[6];
+    if (!PyArg_ParseTuple(args, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
+                          &given[5]))
+        return NULL;
+    keep(&next_original, given[0]);
+    keep(&grad_enabled, given[1]);
+    keep(&count_samples, given[2]);
+    keep(&mark_of, given[3]);
+    keep(&on_end, given[4]);
+    keep(&tick, given[5]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_handover(PyObject *self, PyObject *args)
+{
+    PyObject *given[4];
+    if (!PyArg_ParseTuple(args, "OOOO!", &given[0], &given[1], &given[2], &PyTuple_Type, &given[3]))
+        return NULL;
+    keep(&dumps_original, given[0]);
+    keep(&loads_original, given[1]);
+    keep(&pin_original, given[2]);
+    keep(&no_batch, given[3]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_feeds(PyObject *self, PyObject *queue)
+{
+    keep(&data_queue, queue);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_serves(PyObject *self, PyObject *queue)
+{
+    struct here *here = core_here();
+    if (queue == Py_None)
+        Py_CLEAR(here->serves);
+    else
+        keep(&here->serves, queue);
+    Py_RETURN_NONE;
+}
+
+#define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void)) function
+
+static PyMethodDef handover_methods[] = {
+    {"dumps",      WITH_KEYWORDS(core_dumps), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.dumps."                       },
+    {"loads",      WITH_KEYWORDS(core_loads), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.loads."                       },
+    {"pin_memory", WITH_KEYWORDS(core_pin),   METH_VARARGS | METH_KEYWORDS, "torch's pin_memory."                         },
+    {"fetch_next", core_fetch_next,           METH_O,                       "fetch_next(iterator): its next(), recorded." },
+    {"on_next",    core_on_next,              METH_VARARGS,
+     "on_next(next, grad_enabled, count_samples, mark_of, on_end, tick): what it calls."                                  },
+    {"handover",   core_handover,             METH_VARARGS,
+     "handover(dumps, loads, pin_memory, types that are no batch): what they call."                                       },
+    {"feeds",      core_feeds,                METH_O,                       "feeds(queue): the data queue of this worker."},
+    {"serves",     core_serves,               METH_O,
+     "serves(queue or None): this thread pins what it takes from it; its loader is queue._leat."                          },
+    {NULL,         NULL,                      0,                            NULL                                          },
+};
+
+int handover_add(PyObject *module)
+{
+    no_arguments = PyTuple_New(0);
+    str_leat = PyUnicode_InternFromString("_leat");
+    str_shape = PyUnicode_InternFromString("shape");
+    str_qsize = PyUnicode_InternFromString("qsize");
+    str_task_info = PyUnicode_InternFromString("_task_info");
+    if (!no_arguments || !str_leat || !str_shape || !str_qsize || !str_task_info)
+        return -1;
+    return PyModule_AddFunctions(module, handover_methods);
+}

@@ -1,0 +1,159 @@
+"""What makes a batch and hands it over: workers, or the process itself with num_workers=0.
+
+    worker process (fork, spawn or forkserver)      main process
+    _worker_loop          role worker, its loader
+    create_fetcher        SAMPLE, FETCH, COLLATE    the same, with num_workers=0
+                          IDLE, WORKER_FETCH
+    Queue: dumps          PICKLE                    Queue: loads      UNPICKLE
+                                                    pin_memory        PIN
+
+The timing is in _making.c and _handover.c; here is where it is put. A fetcher is an object of torch's
+that lives for one iteration: its own `fetch` is replaced, not its class's.
+
+A worker makes the batches of one loader, and learns which from the process that started it: by fork
+it inherits what that thread was making an iterator of, by spawn it finds it in its environment. The
+server of forkserver has the environment of its own start, so its workers do not know: -1.
+"""
+
+import os
+import threading
+
+from leat import _core, _patch, _state
+
+_ENVIRONMENT = "LEAT_LOADER"  # "pid of the process:loader" while it makes an iterator
+
+
+class _Iterating(threading.local):
+    """Of one thread: the loader of which it is making an iterator. A fork takes it along."""
+
+    loader = None
+
+
+_iterating = _Iterating()
+_worker_dataset = None  # of this worker, in a tuple
+_count = None
+
+
+def begin_iterator(loader, number):
+    """Before the iterator of a loader is made; gives what end_iterator() takes."""
+    outer = _iterating.loader
+    _iterating.loader = number
+    try:
+        if loader.num_workers:
+            os.environ[_ENVIRONMENT] = f"{os.getpid()}:{number}"
+    except Exception:
+        pass
+    return outer
+
+
+def end_iterator(outer):
+    _iterating.loader = outer
+    os.environ.pop(_ENVIRONMENT, None)
+
+
+def _own_loader():
+    """The loader whose worker this process is; -1 if unknown."""
+    if _iterating.loader is not None:
+        return _iterating.loader
+    pid, _, number = os.environ.get(_ENVIRONMENT, "").partition(":")
+    return int(number) if pid == str(os.getppid()) else -1
+
+
+def _dress(fetcher):
+    """Called with every fetcher that is made, except inside another's making or fetching."""
+    from torch.utils.data._utils import fetch
+
+    iterable = type(fetcher) is fetch._IterableDatasetFetcher
+    if not iterable and type(fetcher) is not fetch._MapDatasetFetcher:
+        return
+    if _worker_dataset is None:
+        loader = _iterating.loader
+    elif fetcher.dataset is _worker_dataset[0]:
+        loader = max(_own_loader(), 0)
+    else:  # of a loader that the worker uses for itself
+        return
+    if loader is not None:
+        _core.time_fetcher(fetcher, _count, loader, iterable, not fetcher.auto_collation)
+
+
+def _make_worker_loop(original):
+    def _worker_loop(*args, **kwargs):
+        _begin_worker(args, kwargs)
+        return original(*args, **kwargs)
+
+    return _worker_loop
+
+
+_PLACES = {"dataset": 1, "data_queue": 3, "worker_id": 10}
+
+
+def _begin_worker(args, kwargs):
+    """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
+    global _worker_dataset
+    try:
+
+        def given(name):
+            place = _PLACES[name]
+            return args[place] if len(args) > place else kwargs.get(name)
+
+        number = given("worker_id")
+        number = number if isinstance(number, int) and 0 <= number < 1 << 31 else -1
+        _patch.remove(threading.Condition)
+        _state.speak(_core.ROLE_WORKER, number)
+        _state.signals(_core.SIGNAL_WORKER)
+        _core.worker(max(number, 0), _own_loader())
+        _core.feeds(given("data_queue"))
+        _worker_dataset = (given("dataset"),)
+    except Exception:
+        _patch.missing("worker")
+
+
+def _make_pin_loop(original):
+    def _pin_memory_loop(in_queue, *args, **kwargs):
+        _core.serves(in_queue)
+        try:
+            return original(in_queue, *args, **kwargs)
+        finally:
+            _core.serves(None)
+
+    return _pin_memory_loop
+
+
+def _install_handover(worker, pin_memory):
+    """In the queues of multiprocessing, and there alone: the pickler they use becomes a class of its
+    own, so that who uses ForkingPickler elsewhere, or derives from it, meets no change."""
+    from multiprocessing import queues
+
+    from torch._utils import ExceptionWrapper
+
+    pickler = queues._ForkingPickler
+    ended = getattr(worker, "_IterableDatasetStopIteration", ExceptionWrapper)
+    _core.handover(pickler.dumps, pickler.loads, pin_memory.pin_memory, (ended, ExceptionWrapper))
+
+    class Pickler(pickler):
+        dumps = _core.dumps
+        loads = _core.loads
+
+    _patch.patch(queues, "_ForkingPickler", lambda _: Pickler, "queues", wraps=False)
+    _patch.patch(pin_memory, "pin_memory", lambda _: _core.pin_memory, "pin_memory", wraps=False)
+    _patch.patch(pin_memory, "_pin_memory_loop", _make_pin_loop, "_pin_memory_loop")
+
+
+def install(count):
+    """`count` tells how many samples a batch has."""
+    global _count
+    from torch.utils.data import _DatasetKind
+    from torch.utils.data._utils import pin_memory, worker
+
+    _count = count
+    _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")
+
+    def make(original):
+        _core.on_create(original, _dress)
+        return _core.create_fetcher
+
+    _patch.patch(_DatasetKind, "create_fetcher", make, "create_fetcher", wraps=False)
+    try:
+        _install_handover(worker, pin_memory)
+    except Exception:
+        _patch.missing("handover")
