@@ -4,8 +4,8 @@
  *
  * A training of 8 ranks for a million steps takes hours; its database takes a minute. The steps
  * vary as real ones do (a log-normal spread, a stall now and then, checkpoints, epochs), and around
- * them are processes with workers, samples once a second, and spans. The same arguments give the
- * same database. Prints one line: seconds, rows and bytes.
+ * them are processes with workers and what went on inside these, samples once a second, and spans.
+ * The same arguments give the same database. Prints one line: seconds, rows and bytes.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -54,6 +54,31 @@ static struct step_row make_step(int rank, int64_t step, uint64_t *end_ns)
     return row;
 }
 
+/* What a worker leaves of the inside of the input path: each part with some 60 bins, and as many
+ * lines of code. */
+static int add_input(struct store_writer *w, int64_t pid, int64_t worker)
+{
+    static const char *const parts[] = {"sample", "fetch", "collate", "pickle", "idle"};
+    int code = 0;
+    for (int p = 0; p < 5 && code == 0; p++) {
+        code = store_add(w, "input_parts", "pid,loader,worker,part,n,total_ns,max_ns,bytes",
+                         "iiisiiii", pid, (int64_t)0, worker, parts[p], (int64_t)64000,
+                         (int64_t)64000000000, (int64_t)9000000, (int64_t)0);
+        for (int64_t bin = 0; bin < 60 && code == 0; bin++)
+            code = store_add(w, "input_hist", "pid,loader,worker,part,bin,n", "iiisii", pid,
+                             (int64_t)0, worker, parts[p], 600 + bin, 100 + bin);
+    }
+    for (int64_t i = 0; i < 60 && code == 0; i++)
+        code = store_add(
+            w, "input_lines",
+            "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
+            "decode_ns,blocked_ns",
+            "iiiidssisiiiii", pid, (int64_t)0, worker, i, i % 3 ? (double)(i - i % 3) : (double)NAN,
+            "sample", "/usr/lib/python3/dist-packages/torchvision/datasets/folder.py", 200 + i,
+            "__getitem__", 60 - i, (60 - i) * 10000000, i * 1000, i * 2000, (int64_t)0);
+    return code;
+}
+
 static int add_processes(struct store_writer *w, int ranks)
 {
     int code = store_set_meta(w, "run_name", "recorded");
@@ -77,6 +102,8 @@ static int add_processes(struct store_writer *w, int ranks)
                              "iiissiiiiiiii", pid, (int64_t)0, rank, "train", "ImageFolder",
                              (int64_t)64, (int64_t)WORKERS, (int64_t)1, (int64_t)1000,
                              (int64_t)64000, (int64_t)1000000000, (int64_t)1000000, (int64_t)0);
+        for (int64_t i = 0; i < WORKERS && code == 0; i++)
+            code = add_input(w, pid, i);
         for (int64_t i = 0; i < WORKERS && code == 0; i++)
             code = store_add(
                 w, "processes", "pid,ppid,role,rank,worker_id,comm,started_ns,recorded", "iisiisii",

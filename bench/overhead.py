@@ -59,7 +59,8 @@ class Bars:
 
 
 class Bench:
-    def __init__(self, build, python, folder):
+    def __init__(self, build, python, folder, turns=None):
+        self.turns = turns or Turns
         self.leat = os.path.join(build, "leat")
         self.python = python
         self.folder = folder
@@ -120,22 +121,28 @@ class Bench:
         with open(path) as f:
             return json.load(f)
 
-    def start(self, variant, script):
+    def start(self, variant, script, *arguments):
         """Starts a workload that takes turns."""
         self.count += 1
-        return Turns(self, variant, os.path.join(WORKLOADS, script))
+        return self.turns(self, variant, os.path.join(WORKLOADS, script), arguments)
+
+    def neighbours(self, variant, script, blocks, *arguments):
+        """Yields neighbouring blocks of an untraced process and one of this variant, each as
+        (us a step, CPU us a step)."""
+        sides = {name: self.start(name, script, *arguments) for name in ("untraced", variant)}
+        for _ in range(blocks):
+            got = {name: sides[name].block() for name in random.sample(list(sides), 2)}
+            yield got["untraced"], got[variant]
+        for side in sides.values():
+            side.end()
 
     def pair(self, variant, script, blocks):
         """Gaps between neighbouring blocks of an untraced process and one of this variant."""
-        sides = {name: self.start(name, script) for name in ("untraced", variant)}
         gaps, cpu_gaps, plain = [], [], []
-        for _ in range(blocks):
-            got = {name: sides[name].block() for name in random.sample(list(sides), 2)}
-            gaps.append(got[variant][0] - got["untraced"][0])
-            cpu_gaps.append(got[variant][1] - got["untraced"][1])
-            plain.append(got["untraced"][0])
-        for side in sides.values():
-            side.end()
+        for untraced, traced in self.neighbours(variant, script, blocks):
+            gaps.append(traced[0] - untraced[0])
+            cpu_gaps.append(traced[1] - untraced[1])
+            plain.append(untraced[0])
         return [statistics.median(x) for x in (gaps, cpu_gaps, plain)]
 
     def added(self, variant, script, rounds, blocks):
@@ -151,7 +158,7 @@ class Bench:
 class Turns:
     """A process that runs a block of steps each time it is asked to."""
 
-    def __init__(self, bench, variant, script):
+    def __init__(self, bench, variant, script, arguments, **options):
         self.what = f"{os.path.basename(script)} as {variant}"
         path = os.path.join(bench.folder, f"turns{bench.count}")
         self.log = open(path + ".log", "w+")
@@ -159,12 +166,13 @@ class Turns:
             listener.bind(path)
             listener.listen(1)
             self.process = subprocess.Popen(
-                bench.command(variant, [script, path]),
+                bench.command(variant, [script, path, *arguments]),
                 cwd=bench.folder,
                 env=bench.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
+                **options,
             )
             listener.settimeout(1)
             while True:

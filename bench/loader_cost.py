@@ -1,0 +1,124 @@
+"""What leat costs a run that only waits for its DataLoader, side by side with the same run untraced.
+
+    make bench-loader
+    .venv/bin/python bench/loader_cost.py [--rounds N] [--blocks N] [--build FOLDER] [--only WORD]
+
+The script does nothing but take batches, so every microsecond that leat adds to making or handing
+over one is throughput lost. Two processes, one untraced and one under `leat run`, take turns as in
+bench/overhead.py, in blocks of some tenth of a second. Whoever is not at turn is stopped, with its
+workers and with leat itself: otherwise workers would work ahead while the other is measured, and
+what leat does in the background would fall on both. Each two neighbouring blocks give one ratio of
+their throughputs; judged is the median of all ratios over several pairs of processes. Beside it
+stands the CPU time of all processes, leat's own included, which other work disturbs less.
+
+Prints a table and then the bars; the exit status is 0 when all bars hold.
+"""
+
+import argparse
+import atexit
+import contextlib
+import os
+import pathlib
+import signal
+import statistics
+import sys
+import tempfile
+
+from overhead import ROOT, Bars, Bench, Turns, machine, quartiles, show_progress
+
+MOST_SLOWER = 0.01
+KEEP = "persistent_workers=True"
+# name: dataset, cost of a sample, samples in a batch, batches in a block, settings of the loader
+WORKLOADS = {
+    "pure Python, no workers": ("python", 1, 32, 20),
+    "pure Python, 2 workers": ("python", 1, 32, 40, "num_workers=2"),
+    "numpy and torch, no workers": ("array", 1, 16, 20),
+    "numpy and torch, 2 workers": ("array", 1, 16, 40, "num_workers=2"),
+    "tensors one by one, no workers": ("tensors", 0, 4096, 3),
+    "tensors one by one, 2 workers": ("tensors", 0, 4096, 6, "num_workers=2", KEEP),
+    "sleeping samples, no workers": ("sleep", 2, 8, 8),
+    "sleeping samples, 2 workers": ("sleep", 2, 8, 16, "num_workers=2"),
+}
+
+
+def group_cpu_ns(group):
+    """CPU time of all threads that the processes of a group have now."""
+    total = 0
+    for folder in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(ValueError, OSError):
+            if os.getpgid(int(folder.name)) == group:
+                for task in (folder / "task").iterdir():
+                    total += int((task / "schedstat").read_text().split()[0])
+    return total
+
+
+class StoppedTurns(Turns):
+    """Runs only while it is at turn: it, its workers, and leat beside it."""
+
+    def __init__(self, bench, variant, script, arguments):
+        super().__init__(bench, variant, script, arguments, start_new_session=True)
+        atexit.register(self.tell, signal.SIGKILL)  # a stopped process would outlive the bench
+        self.tell(signal.SIGSTOP)
+
+    def tell(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def block(self):
+        """us of the block by the clock; CPU us of the whole group in it."""
+        before = group_cpu_ns(self.process.pid)
+        self.tell(signal.SIGCONT)
+        us, _ = super().block()
+        self.tell(signal.SIGSTOP)
+        return us, (group_cpu_ns(self.process.pid) - before) / 1e3
+
+    def end(self):
+        self.tell(signal.SIGCONT)
+        super().end()
+        atexit.unregister(self.tell)
+
+
+def measure(bench, name, rounds, blocks):
+    """[(batches a second untraced, throughput lost, more CPU time)], one for each two neighbours."""
+    arguments = [str(value) for value in WORKLOADS[name]]
+    batches = int(arguments[3])
+    figures = []
+    for number in range(rounds):
+        show_progress(f"{name}: pair {number + 1} of {rounds}")
+        for untraced, traced in bench.neighbours("leat", "loader_turns.py", blocks, *arguments):
+            lost, more = 1 - untraced[0] / traced[0], traced[1] / untraced[1] - 1
+            figures.append((1e6 * batches / untraced[0], lost, more))
+    show_progress("")
+    return figures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=4, help="pairs of processes")
+    parser.add_argument("--blocks", type=int, default=50, help="blocks of each")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--only", default="", help="workloads whose name holds this")
+    arguments = parser.parse_args()
+    print(f"Machine: {machine()}.")
+    if os.getloadavg()[0] > 0.5 * len(os.sched_getaffinity(0)):
+        print("The machine is busy with other work: the quartiles tell how far it disturbed.")
+    print(f"\n{arguments.rounds} pairs of processes, {arguments.blocks} blocks of each.")
+    print(f"  {'':31} batches/s   lost to leat  (quartiles)            CPU time")
+    bars = Bars()
+    with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
+        bench = Bench(os.path.abspath(arguments.build), sys.executable, folder, StoppedTurns)
+        for name in (name for name in WORKLOADS if arguments.only in name):
+            figures = measure(bench, name, arguments.rounds, arguments.blocks)
+            rates, lost, more = zip(*figures)
+            middle, (low, high) = statistics.median(lost), quartiles(lost)
+            print(
+                f"  {name:31} {statistics.median(rates):9.1f} {middle:+14.2%}  "
+                f"{f'({low:+.2%} .. {high:+.2%})':22} {statistics.median(more):+.2%}",
+                flush=True,
+            )
+            bars.add(name, f"{middle:+.2%}", f"at most {MOST_SLOWER:.0%}", middle <= MOST_SLOWER)
+    return 0 if bars.show() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""One dataset for each kind of busy line, which clocks that line itself (for bench/lines.py).
+
+    line_kinds.py KIND SECONDS [HZ] [MEMORY]
+
+Makes batches like a DataLoader with num_workers=0 would, without torch, so that it runs with any
+Python: with a fetcher of its own in a file named like torch's. Each sample has a busy line, clocked
+before and after, and one that does the opposite: waits where the busy one computes, and computes
+where it waits, because a profiler that looks when it can, and not when it wants to, is drawn to one
+of the two. Prints what is true, as JSON.
+"""
+
+import importlib.util
+import io
+import json
+import os
+import sys
+import tempfile
+import time
+
+from leat import _core
+
+clock = time.perf_counter_ns
+
+FETCHER = """
+class Fetcher:
+    auto_collation = True
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.collate_fn = list
+
+    def fetch(self, index):
+        data = [self.dataset[i] for i in index]
+        return self.collate_fn(data)
+"""
+
+
+class Kind:
+    """A dataset; `busy` is the nanoseconds its busy line took."""
+
+    def __init__(self):
+        self.busy = 0
+        self.prepare()
+
+    def prepare(self):
+        pass
+
+    def compute(self):
+        return [k * k % 7 for k in range(60000)]
+
+    def wait(self):
+        time.sleep(0.004)
+
+
+class Python(Kind):
+    def __getitem__(self, i):
+        t0 = clock()
+        out = [k * k % 7 for k in range(i % 2 + 200000)]  # busy
+        self.busy += clock() - t0
+        self.wait()
+        return len(out)
+
+
+class Held(Kind):
+    """A call of C that keeps the GIL to itself."""
+
+    def prepare(self):
+        self.numbers = [k * 7919 % 100003 for k in range(60000)]
+
+    def __getitem__(self, i):
+        t0 = clock()
+        out = sorted(self.numbers)  # busy
+        self.busy += clock() - t0
+        self.wait()
+        return out[i % 2]
+
+
+class Numpy(Kind):
+    """A call of C that releases the GIL."""
+
+    def prepare(self):
+        import numpy
+
+        self.sort = numpy.sort
+        self.numbers = numpy.random.default_rng(0).random(200000)
+
+    def __getitem__(self, i):
+        t0 = clock()
+        out = self.sort(self.numbers)  # busy
+        self.busy += clock() - t0
+        self.compute()
+        return out[i % 2]
+
+
+class Operator(Kind):
+    """C without a call: an interpreter that is asked to stop does so only some lines later."""
+
+    def prepare(self):
+        import numpy
+
+        self.numbers = numpy.random.default_rng(0).random((300, 300))
+
+    def __getitem__(self, i):
+        t0 = clock()
+        out = self.numbers % 0.1 // 0.01 % 0.3 // 0.1 % 0.7 % 0.1 // 0.01 % 0.3  # busy
+        self.busy += clock() - t0
+        self.compute()
+        return out[i % 2]
+
+
+class Decode(Kind):
+    def prepare(self):
+        import numpy
+        from PIL import Image
+
+        self.open = Image.open
+        pixels = numpy.random.default_rng(0).integers(0, 255, (400, 600, 3), "uint8")
+        data = io.BytesIO()
+        Image.fromarray(pixels).save(data, "JPEG", quality=90)
+        self.jpeg = data.getvalue()
+
+    def __getitem__(self, i):
+        t0 = clock()
+        out = self.open(io.BytesIO(self.jpeg)).convert("RGB")  # busy
+        self.busy += clock() - t0
+        self.compute()
+        return out.size[i % 2]
+
+
+class Sleep(Kind):
+    def __getitem__(self, i):
+        t0 = clock()
+        time.sleep(0.012)  # busy
+        self.busy += clock() - t0
+        self.compute()
+        return i
+
+
+class Read(Kind):
+    """A file that is not in memory. Where the disk is quick, it is mostly copied."""
+
+    def prepare(self):
+        self.file = tempfile.TemporaryFile(dir=os.getcwd())
+        self.file.write(os.urandom(1 << 20) * 32)
+        self.file.flush()
+        os.fsync(self.file.fileno())
+
+    def __getitem__(self, i):
+        os.posix_fadvise(self.file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        t0 = clock()
+        out = os.pread(self.file.fileno(), 32 << 20, 0)  # busy
+        self.busy += clock() - t0
+        self.compute()
+        return out[i % 2]
+
+
+KINDS = {kind.__name__.lower(): kind for kind in Kind.__subclasses__()}
+
+
+def make_fetcher(dataset):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "torch", "utils", "data", "_utils", "fetch.py")
+        os.makedirs(os.path.dirname(path))
+        with open(path, "w") as file:
+            file.write(FETCHER)
+        spec = importlib.util.spec_from_file_location("fetch", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module.Fetcher(dataset)
+
+
+def busy_line(kind):
+    """The number of the line that says so, in the class."""
+    with open(__file__) as file:
+        lines = file.read().splitlines()
+    start = lines.index(next(x for x in lines if x.startswith(f"class {kind.__name__}(")))
+    return next(i + 1 for i in range(start, len(lines)) if lines[i].endswith("# busy"))
+
+
+def main():
+    kind = KINDS[sys.argv[1]]
+    seconds = float(sys.argv[2])
+    hz = float(sys.argv[3]) if len(sys.argv) > 3 else 100
+    memory = len(sys.argv) < 5 or sys.argv[4] == "1"
+    dataset = kind()
+    fetcher = make_fetcher(dataset)
+    _core.open()
+    _core.role(_core.ROLE_MAIN)
+    _core.time_fetcher(fetcher, len, 0, False, False)
+    how = _core.sample_lines(hz, memory) if hz else 0
+    for i in range(2):  # caches, and what is found out once
+        fetcher.fetch([4 * i + k for k in range(4)])
+    dataset.busy = 0
+    begin, cpu, samples = clock(), time.process_time_ns(), 0
+    while clock() - begin < seconds * 1e9:
+        fetcher.fetch([samples + k for k in range(4)])
+        samples += 4
+    total = clock() - begin
+    print(
+        json.dumps(
+            {
+                "line": busy_line(kind),
+                "true": dataset.busy / total,
+                "how": how,
+                "total_ns": total,
+                "cpu_ns": time.process_time_ns() - cpu,
+                "samples": samples,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""A loop over a DataLoader and nothing else: as many batches a second as it gives.
+
+    loader_turns.py SOCKET DATASET COST BATCH BLOCK [SETTING ...]
+
+A block is BLOCK batches, timed as a whole: with workers, batches come several at a time.
+"""
+
+import ast
+import itertools
+import sys
+import time
+
+import torch
+from datasets import make_dataset
+from torch.utils.data import DataLoader
+from turns import take_turns
+
+
+def main():
+    path, kind, cost, batch, block, *settings = sys.argv[1:]
+    pairs = (text.split("=", 1) for text in settings)
+    settings = {name: ast.literal_eval(value) for name, value in pairs}
+    batch, block = int(batch), int(block)
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    # One epoch for the whole bench, where that takes no memory: the workers start once.
+    length = 100 * batch if kind == "tensors" else 2000 * block * batch
+    dataset = make_dataset(kind, length, float(cost))
+    loader = DataLoader(dataset, batch_size=batch, **settings)
+    batches = itertools.chain.from_iterable(itertools.repeat(loader))
+
+    def take(count):
+        before = time.perf_counter_ns()
+        for _ in itertools.islice(batches, count):
+            pass
+        return [time.perf_counter_ns() - before]
+
+    take(block)
+    take_turns(path, lambda: take(block))
+
+
+if __name__ == "__main__":
+    main()
