@@ -1,0 +1,854 @@
+"""leat.DataLoader against torch's: the same script with both classes gives the same batches (types,
+dtypes, values), the same lengths and the same errors (type and text).
+
+A case is a function of the class. What it returns, or raises, is written down as a plain structure
+and compared. Shuffling without a generator is the one thing where leat has an order of its own;
+there the script asks for the samples, not for their order.
+"""
+
+import collections
+import copy
+import os
+import pickle
+import random
+import re
+import sys
+import types
+import warnings
+
+import numpy
+import pytest
+import torch
+from conftest import PACKAGE
+from torch.utils.data import (
+    BatchSampler,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from torch.utils.data.distributed import DistributedSampler
+
+sys.path.insert(0, os.path.dirname(PACKAGE))
+import leat  # noqa: E402
+
+CASES = {}
+Point = collections.namedtuple("Point", "x y")
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def gen(seed=7):
+    return torch.Generator().manual_seed(seed)
+
+
+class Rows(Dataset):
+    """Samples made by a function of the index."""
+
+    def __init__(self, length, make=None):
+        self.length = length
+        self.make = make
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if not 0 <= index < self.length:
+            raise IndexError(index)
+        return self.make(index) if self.make else torch.full((3,), float(index))
+
+
+class Many(Rows):
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+class Stream(IterableDataset):
+    def __init__(self, length, sized=False):
+        self.length = length
+        if sized:
+            self.__class__ = SizedStream
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        for i in range(first, self.length, step):
+            yield torch.tensor([i, i * i])
+
+
+class SizedStream(Stream):
+    def __len__(self):
+        return self.length
+
+
+class Custom:
+    def __init__(self, value):
+        self.value = value
+
+    def pin_memory(self):
+        return self
+
+
+# What each process of workers needs to find by name.
+def as_dict(i):
+    return {"a": torch.tensor([i]), "b": i, "c": {"d": float(i)}}
+
+
+def as_tuple(i):
+    return torch.tensor([i, i]), i, float(i)
+
+
+def as_list(i):
+    return [torch.tensor(i), i]
+
+
+def as_point(i):
+    return Point(torch.ones(2) * i, i)
+
+
+def as_text(i):
+    return f"line {i}", b"raw"
+
+
+def as_numpy(i):
+    return numpy.full((2, 2), i, numpy.float32), numpy.int16(i), numpy.array(i)
+
+
+def as_strings_of_numpy(i):
+    return numpy.array(["a", "b"])
+
+
+def as_object(i):
+    return Custom(i)
+
+
+def as_uneven(i):
+    return torch.ones(i + 1)
+
+
+def as_uneven_list(i):
+    return [1] * (i + 1)
+
+
+def as_none(i):
+    return None
+
+
+def as_bool(i):
+    return i % 2 == 0
+
+
+def as_ordered(i):
+    return collections.OrderedDict(x=i, y=-i)
+
+
+def as_mixed(i):
+    return i if i % 2 else float(i)
+
+
+def bad_at_five(i):
+    if i == 5:
+        raise ValueError("the fifth is bad")
+    return i
+
+
+def stop_at_three(i):
+    if i == 3:
+        raise StopIteration
+    return i
+
+
+def key_error(i):
+    raise KeyError("missing\nkey")
+
+
+def as_random(i):
+    return random.random(), torch.rand(2), torch.utils.data.get_worker_info() is None
+
+
+def seed_of_worker(i):
+    info = torch.utils.data.get_worker_info()
+    return info.id, info.num_workers, int(os.environ.get("LEAT_TEST_WORKER", -1))
+
+
+def tell_worker(worker):
+    os.environ["LEAT_TEST_WORKER"] = str(worker * 10)
+
+
+def bad_worker(worker):
+    raise RuntimeError(f"worker {worker} does not start")
+
+
+def to_list(samples):
+    return list(samples)
+
+
+def bad_collate(samples):
+    raise TypeError("cannot be collated")
+
+
+def double(sample):
+    return sample * 2
+
+
+def walk(loader, epochs=2):
+    """Length and batches of some epochs."""
+    out = []
+    try:
+        out.append(len(loader))
+    except TypeError as error:
+        out.append(str(error))
+    for _ in range(epochs):
+        out.append(list(loader))
+    return out
+
+
+def plain(value):
+    """The value as something that can be compared with ==, its types told."""
+    if isinstance(value, torch.Tensor):
+        name = f"{type(value).__name__} {value.dtype} {tuple(value.shape)} {value.requires_grad}"
+        return name, value.stride(), value.detach().tolist()
+    if isinstance(value, numpy.ndarray):
+        return f"ndarray {value.dtype}", value.tolist()
+    if isinstance(value, Custom):
+        return "Custom", plain(value.value)
+    if isinstance(value, dict):
+        return type(value).__name__, [(key, plain(entry)) for key, entry in value.items()]
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [plain(entry) for entry in value]
+    assert value is None or isinstance(value, (int, float, str, bytes, bool)), type(value)
+    return type(value).__name__, value
+
+
+def trace(function, kind):
+    torch.manual_seed(3)
+    random.seed(3)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            result = plain(function(kind))
+        except Exception as error:
+            result = type(error).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(error))
+    texts = [str(w.message) for w in warned if "fork() may lead" not in str(w.message)]
+    return result, texts
+
+
+DATASETS = {
+    "tensors": lambda: TensorDataset(torch.arange(23.0).reshape(23, 1), torch.arange(23)),
+    "one_tensor": lambda: TensorDataset(torch.arange(46, dtype=torch.int16).reshape(23, 2)),
+    "bare": lambda: torch.arange(46, dtype=torch.float64).reshape(23, 2),
+    "bare_1d": lambda: torch.arange(23),
+    "numpy": lambda: numpy.arange(46, dtype=numpy.float32).reshape(23, 2),
+    "numpy_1d": lambda: numpy.arange(23, dtype=numpy.int32),
+    "big_endian": lambda: numpy.arange(46, dtype=">i4").reshape(23, 2),
+    "fortran": lambda: numpy.asfortranarray(numpy.arange(92).reshape(23, 2, 2)),
+    "reversed": lambda: numpy.arange(46).reshape(23, 2)[::-1],
+    "strided": lambda: torch.arange(92).reshape(46, 2)[::2],
+    "transposed": lambda: torch.arange(46).reshape(2, 23).T,
+    "expanded": lambda: torch.arange(2).expand(23, 2),
+    "channels_last": lambda: (
+        torch.arange(23 * 24.0).reshape(23, 2, 3, 4).to(memory_format=torch.channels_last)
+    ),
+    "bools": lambda: torch.arange(23) % 2 == 0,
+    "half": lambda: TensorDataset(torch.arange(23).half(), torch.arange(23).bfloat16()),
+    "complex": lambda: torch.arange(23).to(torch.complex64),
+    "unsigned": lambda: torch.arange(23, dtype=torch.uint16).reshape(23, 1),
+    "no_columns": lambda: torch.empty(23, 0),
+    "grad": lambda: torch.arange(23.0, requires_grad=True),
+    "parameter": lambda: torch.nn.Parameter(torch.arange(23.0)),
+    "sparse": lambda: torch.eye(23).to_sparse(),
+    "list": lambda: list(range(23)),
+    "strings": lambda: [f"s{i}" for i in range(23)],
+    "tuple_of_tensors": lambda: (torch.ones(3), torch.zeros(3)),
+    "dict": lambda: {i: float(i) for i in range(23)},
+    "range": lambda: range(23),
+    "rows": lambda: Rows(23),
+    "many": lambda: Many(23, as_tuple),
+    "dicts": lambda: Rows(23, as_dict),
+    "tuples": lambda: Rows(23, as_tuple),
+    "lists": lambda: Rows(23, as_list),
+    "points": lambda: Rows(23, as_point),
+    "texts": lambda: Rows(23, as_text),
+    "numpies": lambda: Rows(23, as_numpy),
+    "ordered": lambda: Rows(23, as_ordered),
+    "bool_samples": lambda: Rows(23, as_bool),
+    "mixed": lambda: Rows(23, as_mixed),
+    "random": lambda: Rows(23, as_random),
+    "numpy_strings": lambda: Rows(23, as_strings_of_numpy),
+    "objects": lambda: Rows(23, as_object),
+    "uneven": lambda: Rows(23, as_uneven),
+    "uneven_lists": lambda: Rows(23, as_uneven_list),
+    "nones": lambda: Rows(23, as_none),
+    "bad_at_five": lambda: Rows(23, bad_at_five),
+    "stop_at_three": lambda: Rows(23, stop_at_three),
+    "key_error": lambda: Rows(23, key_error),
+    "subset": lambda: Subset(TensorDataset(torch.arange(46)), list(range(0, 46, 2))),
+    "concat": lambda: ConcatDataset([TensorDataset(torch.arange(11)), [(1,)] * 12]),
+    "stream": lambda: Stream(23),
+    "sized_stream": lambda: SizedStream(23),
+    "chain": lambda: ChainDataset([Stream(11), Stream(12)]),
+    "no_rows": lambda: TensorDataset(torch.empty(0, 2)),
+    "no_items": lambda: [],
+    "empty_stream": lambda: Stream(0),
+    "nothing": lambda: None,
+    "number": lambda: 5,
+}
+
+ARGUMENTS = {
+    "plain": {},
+    "four": {"batch_size": 4},
+    "single": {"batch_size": None},
+    "drop": {"batch_size": 5, "drop_last": True},
+    "generator": {"batch_size": 4, "shuffle": True, "generator": gen},
+}
+# Every dataset with each of these; arguments that are functions are called for their value.
+for data, make in DATASETS.items():
+    for name, arguments in ARGUMENTS.items():
+
+        def run(kind, make=make, arguments=arguments):
+            given = {key: v() if callable(v) else v for key, v in arguments.items()}
+            return walk(kind(make(), **given))
+
+        CASES[f"{data}-{name}"] = run
+
+# Single combinations, over tensors (which leat reads itself) and over rows (which it does not).
+COMBINATIONS = {
+    "all_of_it": {"batch_size": 1000},
+    "exact": {"batch_size": 23},
+    "drop_all": {"batch_size": 24, "drop_last": True},
+    "sampler": {"batch_size": 4, "sampler": lambda: [3, 1, 4, 1, 5, 9, 2, 6]},
+    "negative": {"batch_size": 4, "sampler": lambda: [0, -1, -2]},
+    "beyond": {"batch_size": 4, "sampler": lambda: [0, 1, 2, 3, 4, 23]},
+    "no_indices": {"batch_size": 2, "sampler": lambda: ["a", "b"]},
+    "float_indices": {"batch_size": 2, "sampler": lambda: [0.0, 1.0]},
+    "bool_indices": {"batch_size": 2, "sampler": lambda: [True, False]},
+    "numpy_indices": {"batch_size": 3, "sampler": lambda: numpy.array([3, 1, 4])},
+    "tensor_indices": {"batch_size": 3, "sampler": lambda: torch.tensor([3, 1, 4])},
+    "endless_sampler_no_len": {"batch_size": 3, "sampler": lambda: iter(range(10))},
+    "empty_sampler": {"batch_size": 3, "sampler": lambda: []},
+    "sampler_drop": {"batch_size": 3, "sampler": lambda: range(10), "drop_last": True},
+    "sampler_single": {"batch_size": None, "sampler": lambda: [3, 1, 4]},
+    "random_sampler": {
+        "batch_size": 3,
+        "sampler": lambda: RandomSampler(range(23), generator=gen()),
+    },
+    "replacement": {
+        "batch_size": 3,
+        "sampler": lambda: RandomSampler(range(23), True, 40, generator=gen()),
+    },
+    "fewer": {
+        "batch_size": 3,
+        "sampler": lambda: RandomSampler(range(23), num_samples=10, generator=gen()),
+    },
+    "more": {
+        "batch_size": 3,
+        "sampler": lambda: RandomSampler(range(23), num_samples=50, generator=gen()),
+    },
+    "global_random_sampler": {"batch_size": 3, "sampler": lambda: RandomSampler(range(23))},
+    "weighted": {
+        "batch_size": 4,
+        "sampler": lambda: WeightedRandomSampler([1.0] * 23, 20, generator=gen()),
+    },
+    "subset_random": {
+        "batch_size": 4,
+        "sampler": lambda: SubsetRandomSampler(range(5, 15), generator=gen()),
+    },
+    "distributed": {"batch_size": 4, "sampler": lambda: DistributedSampler(range(23), 3, 1)},
+    "batch_sampler": {"batch_sampler": lambda: BatchSampler(SequentialSampler(range(23)), 5, True)},
+    "ragged": {"batch_sampler": lambda: [[1, 2], [3], [4, 5, 6, 7, 8], [9, 9, 9], [0] * 50, [1]]},
+    "ragged_no_len": {"batch_sampler": lambda: iter([[1, 2], [3], [4, 5, 6]])},
+    "an_empty_batch": {"batch_sampler": lambda: [[1, 2], [], [3]]},
+    "tuples_of_indices": {"batch_sampler": lambda: [(1, 2), (3,)]},
+    "batch_of_tensor": {"batch_sampler": lambda: [torch.tensor([1, 2]), torch.tensor([3])]},
+    "workers": {"batch_size": 4, "num_workers": 2},
+    "workers_shuffle": {
+        "batch_size": 4,
+        "num_workers": 2,
+        "shuffle": True,
+        "generator": gen,
+        "persistent_workers": True,
+    },
+    "workers_prefetch": {"batch_size": 4, "num_workers": 1, "prefetch_factor": 1, "timeout": 60},
+    "in_any_order": {"batch_size": 4, "num_workers": 1, "in_order": False},
+    "spawned": {"batch_size": 12, "num_workers": 1, "multiprocessing_context": "spawn"},
+    "pinned": {"batch_size": 4, "pin_memory": True},
+    "collate_list": {"batch_size": 4, "collate_fn": lambda: to_list},
+    "collate_bad": {"batch_size": 4, "collate_fn": lambda: bad_collate},
+    "collate_default": {"batch_size": 4, "collate_fn": lambda: torch.utils.data.default_collate},
+    "convert": {"batch_size": None, "collate_fn": lambda: list},
+    "single_sliced": {"batch_size": None, "sampler": lambda: [[1, 2], [3, 4]]},
+    "worker_init": {"batch_size": 4, "worker_init_fn": lambda: tell_worker},
+    "timeout_without_workers": {"batch_size": 4, "timeout": 5},
+    # What the constructor refuses.
+    "zero": {"batch_size": 0},
+    "below_zero": {"batch_size": -3},
+    "half_a_batch": {"batch_size": 2.5},
+    "true_batch": {"batch_size": True},
+    "text_batch": {"batch_size": "4"},
+    "drop_text": {"batch_size": 4, "drop_last": "yes"},
+    "no_workers_below": {"num_workers": -1},
+    "bad_timeout": {"timeout": -1},
+    "prefetch_alone": {"prefetch_factor": 2},
+    "prefetch_below": {"num_workers": 1, "prefetch_factor": -1},
+    "persistent_alone": {"persistent_workers": True},
+    "context_alone": {"multiprocessing_context": "fork"},
+    "bad_context": {"num_workers": 1, "multiprocessing_context": "spoon"},
+    "context_type": {"num_workers": 1, "multiprocessing_context": 7},
+    "shuffle_and_sampler": {"shuffle": True, "sampler": lambda: [1]},
+    "batch_sampler_and_size": {"batch_size": 2, "batch_sampler": lambda: [[1]]},
+    "batch_sampler_and_shuffle": {"shuffle": True, "batch_sampler": lambda: [[1]]},
+    "batch_sampler_and_sampler": {"sampler": lambda: [1], "batch_sampler": lambda: [[1]]},
+    "batch_sampler_and_drop": {"drop_last": True, "batch_sampler": lambda: [[1]]},
+    "single_drop": {"batch_size": None, "drop_last": True},
+    "unknown": {"colour": "blue"},
+    "shuffle_text": {"shuffle": "yes", "batch_size": 30, "generator": gen},
+    "sampler_is_number": {"sampler": lambda: 5},
+    "generator_is_text": {"shuffle": True, "generator": lambda: "seed"},
+}
+for name, arguments in COMBINATIONS.items():
+    for data in ("tensors", "bare", "tuples", "stream"):
+
+        def run(kind, data=data, arguments=arguments):
+            given = {key: v() if callable(v) else v for key, v in arguments.items()}
+            return walk(kind(DATASETS[data](), **given))
+
+        # Processes are slow to start: workers are tried where they run and where they do not.
+        if not (data == "bare" and arguments.get("num_workers", 0) > 0):
+            CASES[f"{name}-{data}"] = run
+
+
+@case
+def no_dataset(kind):
+    return kind()
+
+
+@case
+def too_many_arguments(kind):
+    return kind([1], 1, False, None, None, 0, None, False, False, 0, None, None, None, 99)
+
+
+@case
+def by_position(kind):
+    return walk(
+        kind(DATASETS["tensors"](), 4, True, None, None, 0, None, False, True, 0, None, None, gen())
+    )
+
+
+@case
+def shuffled_samples(kind):
+    loader = kind(DATASETS["tensors"](), 4, True)
+    return [[sorted(torch.cat([y for _, y in loader]).tolist()), len(loader)] for _ in range(3)]
+
+
+@case
+def shuffled_rows(kind):
+    return walk(kind(DATASETS["rows"](), 4, True))
+
+
+@case
+def generator_goes_on(kind):
+    """A generator that others use too is left where torch leaves it."""
+    generator = gen()
+    loader = kind(DATASETS["tensors"](), 4, True, generator=generator)
+    out = []
+    for _ in range(3):
+        out.append([y for _, y in loader])
+        out.append(torch.rand(2, generator=generator))
+    for _, y in loader:
+        out.append(y)
+        break
+    out.append(torch.rand(2, generator=generator))
+    return out
+
+
+@case
+def global_generator_goes_on(kind):
+    out = []
+    loader = kind(DATASETS["tensors"](), 4)
+    for _ in range(2):
+        out.append(list(loader))
+        out.append(torch.rand(2))
+    return out
+
+
+@case
+def breaking_out(kind):
+    loader = kind(DATASETS["tensors"](), 4)
+    out = []
+    for stop in (0, 2, 5, 9):
+        for number, batch in enumerate(loader):
+            out.append(batch)
+            if number == stop:
+                break
+    return out
+
+
+@case
+def two_at_once(kind):
+    loader = kind(DATASETS["tensors"](), 4)
+    first, second = iter(loader), iter(loader)
+    out = [next(first), next(first), next(second), next(first), next(second)]
+    return [out, list(zip(first, second)), list(loader)]
+
+
+@case
+def two_generators_at_once(kind):
+    loader = kind(DATASETS["tensors"](), 4, True, generator=gen())
+    first, second = iter(loader), iter(loader)
+    return [next(first), next(second), next(first), list(second), list(first)]
+
+
+@case
+def nested(kind):
+    loader = kind(DATASETS["bare_1d"](), 9)
+    return [[a, b] for a in loader for b in loader]
+
+
+@case
+def over_and_again(kind):
+    iterator = iter(kind(DATASETS["bare_1d"](), 10))
+    out = list(iterator)
+    for _ in range(2):
+        try:
+            next(iterator)
+        except StopIteration:
+            out.append("over")
+    return out
+
+
+@case
+def after_an_error(kind):
+    """The batch after a bad one is given."""
+    iterator = iter(kind(Rows(12, bad_at_five), 2))
+    out = []
+    for _ in range(6):
+        try:
+            out.append(next(iterator))
+        except ValueError as error:
+            out.append(str(error))
+    return out
+
+
+@case
+def after_a_bad_index(kind):
+    iterator = iter(kind(DATASETS["tensors"](), 2, sampler=[0, 1, 99, 2, 3, 4]))
+    out = []
+    for _ in range(3):
+        try:
+            out.append(next(iterator))
+        except IndexError as error:
+            out.append(str(error))
+    return out
+
+
+@case
+def sampler_that_fails(kind):
+    def indices():
+        yield from (1, 2, 3)
+        raise OSError("no more indices")
+
+    iterator = iter(kind(DATASETS["tensors"](), 2, sampler=indices()))
+    out = [next(iterator)]
+    try:
+        next(iterator)
+    except OSError as error:
+        out.append(str(error))
+    return out
+
+
+@case
+def bad_sample_in_worker(kind):
+    return walk(kind(Rows(12, bad_at_five), 2, num_workers=1))
+
+
+@case
+def worker_does_not_start(kind):
+    return walk(kind(DATASETS["rows"](), 12, num_workers=1, worker_init_fn=bad_worker))
+
+
+@case
+def workers_know_themselves(kind):
+    return walk(kind(Rows(8, seed_of_worker), 2, num_workers=2, worker_init_fn=tell_worker))
+
+
+@case
+def worker_seeds(kind):
+    return walk(kind(Rows(8, as_random), 4, num_workers=2, generator=gen()))
+
+
+@case
+def stream_by_workers(kind):
+    return walk(kind(Stream(23), 4, num_workers=2))
+
+
+@case
+def stream_longer_than_it_says(kind):
+    class Liar(SizedStream):
+        def __len__(self):
+            return 10
+
+    return walk(kind(Liar(23), 4))
+
+
+@case
+def stream_shuffled(kind):
+    return kind(Stream(23), 4, shuffle=True)
+
+
+@case
+def stream_drop(kind):
+    return walk(kind(SizedStream(23), 4, drop_last=True))
+
+
+@case
+def set_afterwards(kind):
+    """Attributes that may be set after construction count at the next iteration."""
+    loader = kind(DATASETS["tensors"](), 4)
+    out = [list(loader)]
+    loader.collate_fn = to_list
+    out.append(list(loader))
+    loader.num_workers = 0
+    loader.worker_init_fn = None
+    loader.generator = gen()
+    out.append(next(iter(loader)))
+    return out
+
+
+@case
+def must_not_be_set(kind):
+    loader = kind(DATASETS["tensors"](), 4)
+    out = []
+    for name in "batch_size batch_sampler sampler drop_last dataset persistent_workers".split():
+        try:
+            setattr(loader, name, None)
+        except ValueError as error:
+            out.append(str(error))
+    return out
+
+
+@case
+def attributes(kind):
+    loader = kind(DATASETS["tensors"](), 4, True, num_workers=0, drop_last=True)
+    names = (
+        "batch_size num_workers prefetch_factor pin_memory pin_memory_device timeout drop_last "
+        "worker_init_fn persistent_workers multiprocessing_context _auto_collation _dataset_kind"
+    ).split()
+    kinds = [type(getattr(loader, n)).__name__ for n in ("sampler", "batch_sampler", "dataset")]
+    same = loader.collate_fn is torch.utils.data.default_collate
+    return [[getattr(loader, name, "absent") for name in names], kinds, same]
+
+
+@case
+def batch_sampler_attributes(kind):
+    loader = kind([1, 2], batch_sampler=[[0], [1]])
+    return [
+        loader.batch_size,
+        loader.drop_last,
+        loader.batch_sampler,
+        type(loader.sampler).__name__,
+    ]
+
+
+@case
+def iterator_attributes(kind):
+    iterator = iter(kind(DATASETS["tensors"](), 4))
+    next(iterator)
+    return [len(iterator), iterator._num_yielded, iter(iterator) is iterator]
+
+
+@case
+def iterator_is_not_pickled(kind):
+    return pickle.dumps(iter(kind(DATASETS["tensors"](), 4)))
+
+
+@case
+def pickled(kind):
+    loader = pickle.loads(pickle.dumps(kind(DATASETS["tensors"](), 4, True)))
+    return [len(loader), sorted(torch.cat([y for _, y in loader]).tolist())]
+
+
+@case
+def copied(kind):
+    loader = kind(DATASETS["tensors"](), 4)
+    return [list(copy.copy(loader)), list(copy.deepcopy(loader))]
+
+
+@case
+def made_again(kind):
+    """As Lightning and others do: the same loader with another sampler."""
+    loader = kind(DATASETS["tensors"](), 4, True, drop_last=True)
+    sampler = DistributedSampler(loader.dataset, 2, 1, shuffle=True)
+    again = type(loader)(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=sampler,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        drop_last=loader.drop_last,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=loader.generator,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+    )
+    sampler.set_epoch(3)
+    return walk(again)
+
+
+@case
+def growing_dataset(kind):
+    data = [1, 2, 3]
+    loader = kind(data, 2)
+    out = walk(loader)
+    data += [4, 5]
+    return [out, walk(loader)]
+
+
+@case
+def tensors_replaced(kind):
+    data = TensorDataset(torch.arange(5))
+    loader = kind(data, 2)
+    out = walk(loader)
+    data.tensors = (torch.arange(7.0), torch.arange(7))
+    return [out, walk(loader)]
+
+
+@case
+def tensors_changed_between_epochs(kind):
+    x = torch.zeros(6)
+    loader = kind(TensorDataset(x), 2)
+    out = [list(loader)]
+    x += 1
+    out.append(list(loader))
+    return out
+
+
+@case
+def batches_are_nobody_elses(kind):
+    """What a consumer does to a batch changes neither the data nor later batches."""
+    x = torch.arange(12.0)
+    loader = kind(x, 4)
+    for batch in loader:
+        batch.mul_(-1)
+    return [x, list(loader)]
+
+
+@case
+def subclass_of_tensor_dataset(kind):
+    class Doubled(TensorDataset):
+        def __getitem__(self, index):
+            return tuple(double(t) for t in super().__getitem__(index))
+
+    return walk(kind(Doubled(torch.arange(7)), 3))
+
+
+@case
+def tensor_dataset_with_getitems(kind):
+    class Backwards(TensorDataset):
+        def __getitems__(self, indices):
+            return [self[-i - 1] for i in indices]
+
+    return walk(kind(Backwards(torch.arange(7)), 3))
+
+
+@case
+def subset_shuffled(kind):
+    return walk(kind(DATASETS["subset"](), 4, True, generator=gen()))
+
+
+@case
+def random_split(kind):
+    parts = torch.utils.data.random_split(TensorDataset(torch.arange(23)), [15, 8], gen())
+    return [walk(kind(part, 4)) for part in parts]
+
+
+@case
+def extended_collate(kind):
+    """Who extends default_collate is heard."""
+    table = torch.utils.data._utils.collate.default_collate_fn_map
+    before = table[torch.Tensor]
+    table[torch.Tensor] = lambda batch, *, collate_fn_map=None: torch.stack(batch) + 100
+    try:
+        return walk(kind(DATASETS["bare"](), 10))
+    finally:
+        table[torch.Tensor] = before
+
+
+@case
+def default_device_and_dtype(kind):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return walk(kind([1.5, 2.5], 2)) + walk(kind(torch.ones(3), 2))
+    finally:
+        torch.set_default_dtype(before)
+
+
+@case
+def without_grad(kind):
+    with torch.no_grad():
+        first = next(iter(kind(DATASETS["grad"](), 4)))
+    with torch.inference_mode():
+        second = next(iter(kind(DATASETS["bare"](), 4))).is_inference()
+    return [first, second]
+
+
+@case
+def subclassed(kind):
+    """A loader that is derived from once more."""
+
+    class Mine(kind):
+        def __init__(self, *args, **kwargs):
+            self.colour = "blue"
+            super().__init__(*args, **kwargs)
+
+        def __iter__(self):
+            for batch in super().__iter__():
+                yield self.colour, batch
+
+    return walk(Mine(DATASETS["bare_1d"](), 10))
+
+
+@case
+def generic(kind):
+    return isinstance(kind[int], types.GenericAlias) or kind[int].__origin__ is kind
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same(name):
+    expected = trace(CASES[name], torch.utils.data.DataLoader)
+    got = trace(CASES[name], leat.DataLoader)
+    assert got == expected
+
+
+def test_the_table_is_large_enough():
+    assert len(CASES) >= 60
+
+
+def test_a_difference_is_seen():
+    """The comparison itself: values, types, strides and errors that differ are told apart."""
+    pairs = [
+        (torch.ones(2), torch.ones(2).double()),
+        (torch.ones(2), torch.tensor([1.0, 2.0])),
+        (torch.ones(2, 2), torch.ones(2, 2).T.contiguous().T),
+        ([torch.ones(1)], (torch.ones(1),)),
+        ([1], [1.0]),
+        ([1], [True]),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (Point(1, 2), (1, 2)),
+        (numpy.ones(1), numpy.ones(1, numpy.float32)),
+    ]
+    for one, other in pairs:
+        assert trace(lambda _, v=one: v, None) != trace(lambda _, v=other: v, None)
+    assert trace(lambda kind: kind([1], 0), leat.DataLoader)[0][0] == "ValueError"
