@@ -28,8 +28,8 @@
 
 enum {
     PLACES_MOST = 1024,
-    PLACES_FINE = 128, /* with all bins and lines: 16 ranks of 8 workers */
-    LINES_LATER = 64,
+    PLACES_FINE = 64, /* with all bins and lines: 8 ranks of 7 workers */
+    LINES_LATER = 24,
     OWN = -1,    /* worker: the process itself */
     UNTOLD = -1, /* loader */
     HIST_MOST = 2304

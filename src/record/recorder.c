@@ -299,9 +299,8 @@ int leat_recorder_line(const struct leat_line *line)
         (unsigned)line->part >= LEAT_PARTS_COUNT)
         return -1;
     uint32_t used = atomic_load(&a->header.lines_used), id = 0;
-    /* A slot of before a fork or beyond the table is nobody's. */
     struct rec_line wanted_line = {.line = line->line,
-                                   .below = line->below < (int)used ? line->below : -1,
+                                   .below = line->below,
                                    .loader = line->loader,
                                    .part = (uint32_t)line->part};
     cut_text(wanted_line.file, sizeof wanted_line.file, line->file, 1);

@@ -15,34 +15,44 @@ struct thin {
     const char *table;
     const char *key;  /* samples: one series each; NULL: not a table of samples */
     const char *drop; /* what to delete otherwise; %lld is the number of rows to go */
-    int share;        /* the table gets table_rows / share: rows with long texts get fewer */
+    int eighths;      /* of table_rows: rows with long texts get fewer, short ones more */
 };
 
 static const struct thin tables[THIN_TABLES] = {
-    [THIN_PROC] = {"proc_samples",   "pid",              NULL,                        1},
-    [THIN_SYS] = {"sys_samples",    "'all'",            NULL,                        1},
-    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL,                        1},
-    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL,                        1},
+    [THIN_PROC] = {"proc_samples",   "pid",              NULL,                                       8 },
+    [THIN_SYS] = {"sys_samples",    "'all'",            NULL,                                       8 },
+    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL,                                       8 },
+    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL,                                       8 },
     [THIN_SPANS] = {"spans",          NULL,
                    "DELETE FROM spans WHERE rowid IN "
-                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)",  1},
+                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)",                 8 },
     [THIN_PROCESSES] = {"processes",      NULL,
                    "DELETE FROM processes WHERE pid IN (SELECT pid FROM processes ORDER BY "
-                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)",   8},
+                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)",                  1 },
     [THIN_WORKERS] = {"workers",        NULL,
                    "DELETE FROM workers WHERE pid IN "
-                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)",        1},
+                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)",                       8 },
     [THIN_LOADERS] = {"loaders",        NULL,
                    "DELETE FROM loaders WHERE (pid,loader) IN "
-                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)", 8},
+                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)",                1 },
+    [THIN_INPUT_PARTS] = {"input_parts",    NULL,
+                   "DELETE FROM input_parts WHERE (pid,loader,worker,part) IN (SELECT "
+                          "pid,loader,worker,part FROM input_parts ORDER BY total_ns LIMIT %lld)",   1 },
+    [THIN_INPUT_HIST] = {"input_hist",     NULL,
+                   "DELETE FROM input_hist WHERE (pid,loader,worker,part,bin) IN (SELECT "
+                         "pid,loader,worker,part,bin FROM input_hist ORDER BY n LIMIT %lld)",        16},
+ /* A user's line has at least the time of those it calls, and goes after them. */
+    [THIN_INPUT_LINES] = {"input_lines",    NULL,
+                   "DELETE FROM input_lines WHERE (pid,loader,worker,id) IN (SELECT "
+                          "pid,loader,worker,id FROM input_lines ORDER BY ns, below IS NULL "
+                          "LIMIT %lld)",                                                             4 },
     [THIN_LOST] = {"lost",           NULL,
-                   "DELETE FROM lost WHERE rowid IN "
-                   "(SELECT rowid FROM lost ORDER BY n LIMIT %lld)",                  8},
+                   "DELETE FROM lost WHERE rowid IN (SELECT rowid FROM lost ORDER BY n LIMIT %lld)", 1 },
 };
 
 static int64_t most_rows(const struct store_writer *w, int i)
 {
-    return w->limits.table_rows / tables[i].share;
+    return w->limits.table_rows * tables[i].eighths / 8;
 }
 
 int thin_find(const char *table)

@@ -407,8 +407,9 @@ static void test_many_workers(void **state)
                      67);
     assert_int_equal(ask("SELECT min(n) FROM (SELECT count(*) AS n FROM input_lines GROUP BY "
                          "worker)"),
-                     64);
-    assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'input_lines:%'"), (1024 - 128) * 3);
+                     24);
+    assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'input_lines:%'"),
+                     (1024 - 64) * (67 - 24));
 }
 
 static uint64_t scramble(uint64_t *seed)

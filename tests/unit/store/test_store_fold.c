@@ -287,13 +287,52 @@ static void other_tables_are_bounded(void **state)
     store_reader_close(r);
 }
 
+/* Of the lines the longest stay, and none without the user's line that called it. */
+static void input_tables_are_bounded(void **state)
+{
+    struct store_writer *w = test_writer(test_path("input.db"));
+    store_writer_limits(w, &small);
+    for (int64_t i = 0; i < 1000; i++) {
+        int64_t ns = i * 37 % 1000;
+        assert_int_equal(store_add(w, "input_lines", "pid,loader,worker,id,ns", "iiiii", (int64_t)1,
+                                   (int64_t)0, (int64_t)0, 2 * i, ns),
+                         0);
+        assert_int_equal(store_add(w, "input_lines", "pid,loader,worker,id,below,ns", "iiiiii",
+                                   (int64_t)1, (int64_t)0, (int64_t)0, 2 * i + 1, 2 * i, ns),
+                         0);
+        assert_int_equal(store_add(w, "input_hist", "pid,loader,worker,part,bin,n", "iiisii",
+                                   (int64_t)1, (int64_t)0, (int64_t)0, "sample", i, ns),
+                         0);
+        assert_int_equal(store_add(w, "input_parts", "pid,loader,worker,part,total_ns", "iiisi",
+                                   (int64_t)1, (int64_t)0, i, "sample", ns),
+                         0);
+        if (i % 31 == 0)
+            assert_int_equal(store_flush(w), 0);
+    }
+    test_close(w);
+    struct store_reader *r = test_reader(test_path("input.db"));
+    assert_true(test_int(r, "SELECT count(*) FROM input_lines") <= small.table_rows / 2);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM input_lines WHERE ns=999"), 2);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM input_lines WHERE below IS NOT NULL AND "
+                                 "below NOT IN (SELECT id FROM input_lines)"),
+                     0);
+    assert_true(test_int(r, "SELECT count(*) FROM input_hist") <= small.table_rows * 2);
+    assert_int_equal(test_int(r, "SELECT max(n) FROM input_hist"), 999);
+    assert_true(test_int(r, "SELECT count(*) FROM input_parts") <= small.table_rows / 8);
+    assert_int_equal(test_int(r, "SELECT max(total_ns) FROM input_parts"), 999);
+    assert_int_equal(test_int(r, "SELECT sum(n) + (SELECT count(*) FROM input_lines) FROM lost "
+                                 "WHERE why LIKE 'input_lines:%'"),
+                     2000);
+    store_reader_close(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_adds_up),        cmocka_unit_test(outliers_stay_whole),
         cmocka_unit_test(bins_are_two_percent_wide), cmocka_unit_test(folded_steps_can_be_dropped),
         cmocka_unit_test(equal_steps_fold_too),      cmocka_unit_test(samples_are_thinned_evenly),
-        cmocka_unit_test(other_tables_are_bounded),
+        cmocka_unit_test(other_tables_are_bounded),  cmocka_unit_test(input_tables_are_bounded),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }
