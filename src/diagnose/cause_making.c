@@ -85,8 +85,7 @@ int per_sample_overhead(const struct scene *s, struct finding *f)
                   "loaders WHERE pid = %lld AND loader = %d", (long long)s->loader->pid,
                   s->loader->loader);
     place_line(s, scene_top_line(s, LEAT_PART_SAMPLE), f);
-    predict(s, f, s->rest_ms + s->batches_per_step * gather,
-            "batch_size=None,num_workers=0 with a BatchSampler as sampler");
+    predict(s, f, s->rest_ms + s->batches_per_step * gather, "batch_size=None,num_workers=0");
     return 1;
 }
 

@@ -252,7 +252,7 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     struct what_if w = scene_model_uncrowded(s);
     int most = (int)(have < floor(s->left) ? have : floor(s->left));
     w.workers = what_if_workers(&w, most > 1 ? most : 1);
-    int fewer = w.workers < have;
+    int fewer = have > s->left; /* else it is the threads inside of them */
     finding_cause(f, "CPU_OVERSUBSCRIBED");
     if (fewer)
         finding_advise(f,

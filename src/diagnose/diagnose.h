@@ -14,4 +14,8 @@ int diagnose(const struct facts *facts, struct findings *ret_findings, struct le
  * facts_load computes them once; for facts made by hand they are computed on each call. */
 void facts_stats(const struct facts *facts, int rank, int phase, struct step_stats *ret_stats);
 
+/* The loader that feeds the training (or the inference) of a rank: the one waited for longest.
+ * NULL when none was seen. */
+const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
+
 #endif

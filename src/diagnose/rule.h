@@ -94,10 +94,6 @@ double gain_of(double wall_ms, double new_ms);
 /* The interval of kept steps in ms of the run. */
 void kept_interval(const struct rank_facts *rank, double *ret_from_ms, double *ret_to_ms);
 
-/* The loader that feeds the training (or the inference) of a rank: the one waited for longest.
- * NULL when none was seen. */
-const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
-
 /* CPU time per wall time of a process (cores in use) between two times; NaN when not sampled. */
 double process_cpu(const struct facts *facts, int64_t pid, double from_ms, double to_ms);
 /* Share of the time in which its main thread was ready to run and had no CPU; NaN when not known.

@@ -394,7 +394,7 @@ int compare_summaries(const char *before_run, const json_t *before,
     else
         conclude(&answer, time, memory, &r, interval, threshold);
     json_t *result = json_pack(
-        "{ss sb so so s{ss ss so so so} so so so so so}", "schema_version", SUMMARY_SCHEMA,
+        "{ss sb so so s{ss ss so so so} so so so so so so}", "schema_version", SUMMARY_SCHEMA,
         "comparable", json_array_size(differences) == 0, "differences", differences, "notes",
         find_notes(before, before_steps, after, after_steps), "verdict", "kind", answer.kind,
         "label", answer.kind, "summary", json_text_or_null(answer.summary), "action",
@@ -402,7 +402,8 @@ int compare_summaries(const char *before_run, const json_t *before,
         answer.more_steps < 0 ? json_null() : json_integer(answer.more_steps), "threshold",
         json_number_or_null(threshold), "basis", basis(&r), "before",
         side(before_run, before, before_steps), "after", side(after_run, after, after_steps),
-        "rows", rows);
+        "rows", rows, "prediction",
+        compare_prediction(before, main_loader(before), after, main_loader(after)));
     if (!result)
         return err_set(err, -ENOMEM, "Out of memory while comparing.");
     *ret_result = result;

@@ -70,4 +70,11 @@ json_t *compare_rows(const json_t *before, const struct step_series *before_step
 
 const char *change_text(enum change change); /* unclear, same, worse, better */
 
+/* ---- compare_prediction.c -------------------------------------------------------------------- */
+
+/* What the run before predicted for a change, against what the run after reached; null when it
+ * predicted nothing. The loaders are those that feed the steps. NULL when out of memory. */
+json_t *compare_prediction(const json_t *before, const json_t *before_loader, const json_t *after,
+                           const json_t *after_loader);
+
 #endif

@@ -157,6 +157,11 @@ void compare_text(const json_t *result, int colour, struct str *out)
         put_row(out, row, colour);
     str_add(out, "\n");
     put_basis(out, result);
+    const char *prediction = json_find_text(result, "prediction.text", NULL);
+    if (prediction) {
+        str_add(out, "\n");
+        layout_paragraph(out, "Prediction: ", 2, prediction);
+    }
     const json_t *notes = json_object_get(result, "notes");
     if (json_array_size(notes))
         str_add(out, "\n");

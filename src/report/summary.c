@@ -3,10 +3,11 @@
  * The summary is what other tools rely on, and the only thing the text report is made of. So every
  * key is always there, what was not measured is null and never 0, times are milliseconds, shares
  * are 0 to 1, sizes are bytes. docs/final_summary.schema.json is the contract; this file and its
- * two neighbours (summary_steps.c, summary_system.c) write it down and decide nothing.
+ * neighbours write it down and decide nothing.
  *
  *     summary.c          schema_version, run, verdict, findings, lost
- *     summary_steps.c    step_time, input
+ *     summary_steps.c    step_time
+ *     summary_input.c    input
  *     summary_system.c   memory, system, processes
  */
 #include "report/report.h"
@@ -155,6 +156,15 @@ static json_t *where_part(const struct finding *f)
     return list;
 }
 
+static json_t *predicted_part(const struct finding *f)
+{
+    if (!f->setting)
+        return json_null();
+    return json_pack("{so so so}", "setting", summary_text(f->setting), "step_ms",
+                     json_number_or_null(f->predicted_ms), "gain",
+                     json_number_or_null(f->predicted_gain));
+}
+
 static json_t *finding_part(const struct finding *f)
 {
     json_t *scope =
@@ -162,13 +172,14 @@ static json_t *finding_part(const struct finding *f)
                   "worker", summary_integer(f->worker), "pid", summary_integer(f->pid));
     json_t *interval = json_pack("{so so}", "from", json_number_or_null(f->from_ms), "to",
                                  json_number_or_null(f->to_ms));
-    return json_pack(
-        "{ss ss ss ss so so so so so so so so so so}", "kind", f->kind, "label", f->label,
-        "severity", severity_text(f->severity), "section", section_text(f->section), "scope", scope,
-        "interval", interval, "cause", summary_text(f->cause), "summary", summary_text(f->summary),
-        "where", where_part(f), "evidence", evidence_part(f), "action", summary_text(f->action),
-        "share", json_number_or_null(f->share), "predicted_gain",
-        json_number_or_null(f->predicted_gain), "confidence", json_number_or_null(f->confidence));
+    return json_pack("{ss ss ss ss so so so so so so so so so so so}", "kind", f->kind, "label",
+                     f->label, "severity", severity_text(f->severity), "section",
+                     section_text(f->section), "scope", scope, "interval", interval, "cause",
+                     summary_text(f->cause), "summary", summary_text(f->summary), "where",
+                     where_part(f), "evidence", evidence_part(f), "action", summary_text(f->action),
+                     "share", json_number_or_null(f->share), "predicted_gain",
+                     json_number_or_null(f->predicted_gain), "predicted", predicted_part(f),
+                     "confidence", json_number_or_null(f->confidence));
 }
 
 static json_t *findings_part(const struct findings *findings)

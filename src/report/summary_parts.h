@@ -8,7 +8,7 @@
 #include "diagnose/diagnose.h"
 
 json_t *summary_step_time(const struct facts *facts); /* summary_steps.c */
-json_t *summary_input(const struct facts *facts);     /* summary_steps.c */
+json_t *summary_input(const struct facts *facts);     /* summary_input.c */
 json_t *summary_memory(const struct facts *facts);    /* summary_system.c, as the next two */
 json_t *summary_system(const struct facts *facts);
 json_t *summary_processes(const struct facts *facts);

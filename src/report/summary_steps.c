@@ -1,4 +1,4 @@
-/* summary_steps.c: the summary's step_time and input parts.
+/* summary_steps.c: the summary's step_time part.
  *
  * The typical rank (facts.typical) speaks for the run.
  * Throughput is the exception: it is the sum over the ranks, because that is what the run achieved.
@@ -139,72 +139,4 @@ out:
     json_decref(by_rank);
     mem_free(ranks);
     return part;
-}
-
-static json_t *loader_part(const struct loader_fact *l)
-{
-    return json_pack(
-        "{so so so so so so so so so so so so so so so so so so}", "rank", summary_integer(l->rank),
-        "pid", summary_integer(l->pid), "loader", summary_integer(l->loader), "use",
-        summary_text(l->use), "dataset", summary_text(l->dataset), "dataset_length",
-        summary_integer(l->dataset_length), "where", summary_text(l->where), "batch_size",
-        summary_integer(l->batch_size), "num_workers", summary_integer(l->num_workers),
-        "prefetch_factor", summary_integer(l->prefetch_factor), "pin_memory",
-        summary_flag(l->pin_memory), "persistent_workers", summary_flag(l->persistent_workers),
-        "iterable", summary_flag(l->iterable), "iterations", summary_integer(l->iterations),
-        "batches", summary_integer(l->batches), "wait", json_number_or_null(l->wait_ms),
-        "first_wait", json_number_or_null(l->first_wait_ms), "background",
-        json_number_or_null(l->background_ms));
-}
-
-static json_t *worker_part(const struct worker_fact *w)
-{
-    double busy = w->alive_ms > 0 ? w->busy_ms / w->alive_ms : NAN;
-    return json_pack("{so so so so so so so so so so}", "rank", summary_integer(w->rank), "pid",
-                     summary_integer(w->pid), "parent_pid", summary_integer(w->parent_pid),
-                     "worker", summary_integer(w->worker_id), "batches",
-                     summary_integer(w->batches), "samples", summary_integer(w->samples), "busy",
-                     json_number_or_null(w->busy_ms), "alive", json_number_or_null(w->alive_ms),
-                     "busy_share", json_number_or_null(busy > 1 ? 1 : busy), "max",
-                     json_number_or_null(w->max_ms));
-}
-
-/* Time of one sample or one batch inside the workers, over all of them. */
-static json_t *worker_cost(const struct facts *facts, int per_sample)
-{
-    double busy = 0, longest = NAN;
-    int64_t n = 0;
-    for (size_t i = 0; i < facts->worker_count; i++) {
-        const struct worker_fact *w = &facts->workers[i];
-        int64_t made = per_sample ? w->samples : w->batches;
-        if (made <= 0 || !isfinite(w->busy_ms))
-            continue;
-        busy += w->busy_ms;
-        n += made;
-        longest = isnan(longest) || w->max_ms > longest ? w->max_ms : longest;
-    }
-    if (n == 0)
-        return json_null();
-    return json_pack("{so so}", "mean", json_number_or_null(busy / (double)n), "max",
-                     json_number_or_null(per_sample ? NAN : longest));
-}
-
-/* hand_over and lines need the workers' own accounts of pickling and of the lines they ran; until a
- * run has them they are null and empty. */
-json_t *summary_input(const struct facts *facts)
-{
-    json_t *loaders = json_array(), *workers = json_array();
-    int bad = !loaders || !workers;
-    for (size_t i = 0; !bad && i < facts->loader_count; i++)
-        bad = json_array_append_new(loaders, loader_part(&facts->loaders[i])) < 0;
-    for (size_t i = 0; !bad && i < facts->worker_count; i++)
-        bad = json_array_append_new(workers, worker_part(&facts->workers[i])) < 0;
-    if (bad) {
-        json_decref(loaders);
-        json_decref(workers);
-        return NULL;
-    }
-    return json_pack("{so so so so sn s[]}", "loaders", loaders, "workers", workers, "per_sample",
-                     worker_cost(facts, 1), "per_batch", worker_cost(facts, 0), "hand_over",
-                     "lines");
 }

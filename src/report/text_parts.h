@@ -7,6 +7,7 @@
 #include "base/str.h"
 
 void text_input(const json_t *summary, struct str *out);
+void text_workers(const json_t *summary, int colour, struct str *out);
 void text_memory_stats(const json_t *summary, struct str *line);
 void text_tables(const json_t *summary, int colour, struct str *out);
 void text_not_seen(const json_t *summary, int colour, struct str *out);

@@ -1,5 +1,5 @@
-/* text_tables.c: the lower half of the text report: the input and memory figures, the tables of
- * phases and ranks, what was not seen, and the command to type next. */
+/* text_tables.c: the lower half of the text report: the memory figures, the tables of phases and
+ * ranks, what was not seen, and the command to type next. */
 #include "report/text_parts.h"
 
 #include "report/text_layout.h"
@@ -8,138 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* ---- input -------------------------------------------------------------------------------------
- */
-
-/* The finding that says why the input is slow. */
-static const json_t *input_finding(const json_t *summary)
-{
-    const json_t *list = json_object_get(summary, "findings"), *item;
-    size_t i;
-    json_array_foreach (list, i, item)
-        if (strncmp(json_find_text(item, "kind", ""), "INPUT_", 6) == 0)
-            return item;
-    return NULL;
-}
-
-/* The loader that feeds the steps: training before inference before evaluation. */
-static const json_t *main_loader(const json_t *summary)
-{
-    static const char *const uses[] = {"train", "infer", "eval"};
-    const json_t *list = json_find(summary, "input.loaders"), *item;
-    size_t i;
-    for (size_t use = 0; use < 3; use++)
-        json_array_foreach (list, i, item)
-            if (strcmp(json_find_text(item, "use", ""), uses[use]) == 0)
-                return item;
-    return NULL;
-}
-
-/* How busy the workers were, on average; NaN without workers. */
-static double workers_busy(const json_t *summary)
-{
-    const json_t *list = json_find(summary, "input.workers"), *item;
-    double sum = 0;
-    size_t i, n = 0;
-    json_array_foreach (list, i, item) {
-        double share = json_find_number(item, "busy_share", NAN);
-        if (isfinite(share)) {
-            sum += share;
-            n++;
-        }
-    }
-    return n ? sum / (double)n : NAN;
-}
-
-static void input_stats(const json_t *summary, const json_t *loader, struct str *line)
-{
-    char cell[LAYOUT_CELL], part[128];
-    double share = json_find_number(summary, "step_time.phases.input.share", NAN);
-    if (isfinite(share)) {
-        snprintf(part, sizeof part, "%s of the step", layout_percent(share, cell));
-        layout_part(line, part);
-    }
-    static const struct {
-        const char *key, *name;
-    } counts[] = {
-        {"batch_size",  "batch_size" },
-        {"num_workers", "num_workers"}
-    };
-    for (size_t i = 0; i < 2; i++) {
-        double n = json_find_number(loader, counts[i].key, NAN);
-        if (!isfinite(n))
-            continue;
-        snprintf(part, sizeof part, "%s %s", counts[i].name, layout_count(n, cell));
-        layout_part(line, part);
-    }
-    double busy = workers_busy(summary);
-    if (isfinite(busy)) {
-        snprintf(part, sizeof part, "workers %s busy", layout_percent(busy, cell));
-        layout_part(line, part);
-    }
-    double sample = json_find_number(summary, "input.per_sample.mean", NAN);
-    if (isfinite(sample)) {
-        snprintf(part, sizeof part, "%s a sample", layout_duration(sample, cell));
-        layout_part(line, part);
-    }
-}
-
-/* What each cause means, in a sentence; the finding's own advice has the numbers. */
-static const char *cause_meaning(const char *cause)
-{
-    static const struct {
-        const char *cause, *meaning;
-    } meanings[] = {
-        {"TOO_FEW_WORKERS",     "all workers are busy while cores are free"                   },
-        {"SLOW_SAMPLE",         "making one sample takes long"                                },
-        {"SLOW_COLLATE",        "putting samples together into a batch takes long"            },
-        {"SLOW_HANDOVER",       "bringing finished batches to the training process takes long"},
-        {"SLOW_STORAGE",        "the workers wait for the storage"                            },
-        {"CPU_OVERSUBSCRIBED",  "workers and training compete for too few cores"              },
-        {"UNEVEN_WORKERS",      "one worker is slower than the others, and all wait for it"   },
-        {"WORKER_STARTUP",      "workers are started anew for each epoch"                     },
-        {"NO_OVERLAP",          "num_workers=0: batches are made while the model waits"       },
-        {"PER_SAMPLE_OVERHEAD", "data in memory is fetched sample by sample"                  },
-    };
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (strcmp(meanings[i].cause, cause) == 0)
-            return meanings[i].meaning;
-    return NULL;
-}
-
-void text_input(const json_t *summary, struct str *out)
-{
-    const json_t *finding = input_finding(summary), *loader = main_loader(summary);
-    const char *cause = json_find_text(finding, "cause", NULL);
-    const char *meaning = cause ? cause_meaning(cause) : NULL;
-    struct str line = {0};
-    str_add(out, "- Diagnosis: ");
-    if (cause)
-        layout_cut(out, cause, 60);
-    else if (finding)
-        str_add(out, "slow, the cause is not known");
-    else if (!loader)
-        str_add(out, "no DataLoader was seen");
-    else
-        str_add(out, "no problem found");
-    str_add(out, "\n");
-    input_stats(summary, loader, &line);
-    layout_paragraph(out, "- Stats: ", 2, line.length ? str_text(&line) : "not measured");
-    str_done(&line);
-    if (finding)
-        layout_paragraph(out, "- Why: ", 2,
-                         meaning ? meaning : json_find_text(finding, "summary", "not said"));
-    const char *dataset = json_find_text(loader, "dataset", NULL);
-    const char *where = json_find_text(loader, "where", NULL);
-    if (dataset || where) {
-        struct str text = {0};
-        str_addf(&text, "%s%s%s", dataset ? dataset : "a DataLoader", where ? ", made at " : "",
-                 where ? where : "");
-        layout_paragraph(out, "- Loader: ", 2, str_text(&text));
-        str_done(&text);
-    }
-}
 
 /* ---- memory ------------------------------------------------------------------------------------
  */
@@ -290,6 +158,7 @@ void text_tables(const json_t *summary, int colour, struct str *out)
 {
     put_phases(summary, colour, out);
     put_ranks(summary, colour, out);
+    text_workers(summary, colour, out);
     put_spans(summary, colour, out);
 }
 

@@ -1,0 +1,244 @@
+/* text_input.c: the text report's Input section and its table of workers: what feeds the steps, why
+ * it is slow if it is, and where the time of making a batch goes. */
+#include "report/text_parts.h"
+
+#include "report/text_layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The finding that says why the input is slow. */
+static const json_t *input_finding(const json_t *summary)
+{
+    const json_t *list = json_object_get(summary, "findings"), *item;
+    size_t i;
+    json_array_foreach (list, i, item)
+        if (strncmp(json_find_text(item, "kind", ""), "INPUT_", 6) == 0)
+            return item;
+    return NULL;
+}
+
+/* The loader that feeds the steps: training before inference before evaluation. */
+static const json_t *main_loader(const json_t *summary)
+{
+    static const char *const uses[] = {"train", "infer", "eval"};
+    const json_t *list = json_find(summary, "input.loaders"), *item;
+    size_t i;
+    for (size_t use = 0; use < 3; use++)
+        json_array_foreach (list, i, item)
+            if (strcmp(json_find_text(item, "use", ""), uses[use]) == 0)
+                return item;
+    return NULL;
+}
+
+/* How busy the workers were, on average; NaN without workers. */
+static double workers_busy(const json_t *summary)
+{
+    const json_t *list = json_find(summary, "input.workers"), *item;
+    double sum = 0;
+    size_t i, n = 0;
+    json_array_foreach (list, i, item) {
+        double share = json_find_number(item, "busy_share", NAN);
+        if (isfinite(share)) {
+            sum += share;
+            n++;
+        }
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+static void input_stats(const json_t *summary, const json_t *loader, struct str *line)
+{
+    char cell[LAYOUT_CELL], part[128];
+    double share = json_find_number(summary, "step_time.phases.input.share", NAN);
+    if (isfinite(share)) {
+        snprintf(part, sizeof part, "%s of the step", layout_percent(share, cell));
+        layout_part(line, part);
+    }
+    static const struct {
+        const char *key, *name;
+    } counts[] = {
+        {"batch_size",  "batch_size" },
+        {"num_workers", "num_workers"}
+    };
+    for (size_t i = 0; i < 2; i++) {
+        double n = json_find_number(loader, counts[i].key, NAN);
+        if (!isfinite(n))
+            continue;
+        snprintf(part, sizeof part, "%s %s", counts[i].name, layout_count(n, cell));
+        layout_part(line, part);
+    }
+    double busy = workers_busy(summary);
+    if (isfinite(busy)) {
+        snprintf(part, sizeof part, "workers %s busy", layout_percent(busy, cell));
+        layout_part(line, part);
+    }
+}
+
+/* What each cause means, in a sentence; the finding's own advice has the numbers. */
+static const char *cause_meaning(const char *cause)
+{
+    static const struct {
+        const char *cause, *meaning;
+    } meanings[] = {
+        {"TOO_FEW_WORKERS",     "all workers are busy while cores are free"                   },
+        {"SLOW_SAMPLE",         "making one sample takes long"                                },
+        {"SLOW_COLLATE",        "putting samples together into a batch takes long"            },
+        {"SLOW_HANDOVER",       "bringing finished batches to the training process takes long"},
+        {"SLOW_STORAGE",        "the workers wait for the storage"                            },
+        {"CPU_OVERSUBSCRIBED",  "workers and training compete for too few cores"              },
+        {"UNEVEN_WORKERS",      "one worker is slower than the others, and all wait for it"   },
+        {"WORKER_STARTUP",      "workers are started anew for each epoch"                     },
+        {"NO_OVERLAP",          "num_workers=0: batches are made while the model waits"       },
+        {"PER_SAMPLE_OVERHEAD", "data in memory is fetched sample by sample"                  },
+    };
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (strcmp(meanings[i].cause, cause) == 0)
+            return meanings[i].meaning;
+    return NULL;
+}
+
+/* "sample 3.41ms": the mean; with its tail where it has one. */
+static void add_time(struct str *line, const json_t *input, const char *path, const char *name)
+{
+    char mean[LAYOUT_CELL], tail[LAYOUT_CELL], key[64], part[128];
+    snprintf(key, sizeof key, "%s.mean", path);
+    double value = json_find_number(input, key, NAN);
+    snprintf(key, sizeof key, "%s.p99", path);
+    double p99 = json_find_number(input, key, NAN);
+    if (!isfinite(value))
+        return;
+    snprintf(part, sizeof part, "%s %s", name, layout_duration(value, mean));
+    if (isfinite(p99))
+        snprintf(part, sizeof part, "%s %s (p99 %s)", name, mean, layout_duration(p99, tail));
+    layout_part(line, part);
+}
+
+/* One sample, and of what it consists. */
+static void put_sample(const json_t *input, struct str *out)
+{
+    static const char *const kinds[] = {"read", "decode", "other"};
+    struct str line = {0};
+    add_time(&line, input, "per_sample", "mean");
+    for (size_t i = 0; line.length && i < 3; i++) {
+        char cell[LAYOUT_CELL], key[32], part[64];
+        snprintf(key, sizeof key, "per_sample.%s", kinds[i]);
+        double share = json_find_number(input, key, NAN);
+        snprintf(part, sizeof part, "%s %s", kinds[i], layout_percent(share, cell));
+        if (isfinite(share))
+            layout_part(&line, part);
+    }
+    if (line.length)
+        layout_paragraph(out, "- Sample: ", 2, str_text(&line));
+    str_done(&line);
+}
+
+/* One batch from its samples to the training. */
+static void put_batch(const json_t *input, struct str *out)
+{
+    struct str line = {0};
+    char cell[LAYOUT_CELL], part[64];
+    add_time(&line, input, "per_batch.fetch", "fetch");
+    add_time(&line, input, "per_batch.collate", "collate");
+    add_time(&line, input, "hand_over.pickle", "pack");
+    add_time(&line, input, "hand_over.unpickle", "unpack");
+    add_time(&line, input, "hand_over.pin", "pin");
+    double none = json_find_number(input, "ready.none_share", NAN);
+    if (isfinite(none)) {
+        snprintf(part, sizeof part, "none ready at %s of requests", layout_percent(none, cell));
+        layout_part(&line, part);
+    }
+    if (line.length)
+        layout_paragraph(out, "- Batch: ", 2, str_text(&line));
+    str_done(&line);
+}
+
+/* The user's lines that cost most, each with the library line below it. */
+static void put_lines(const json_t *input, struct str *out)
+{
+    enum { MOST_LINES = 4 };
+    const json_t *list = json_find(input, "lines"), *item;
+    char cell[LAYOUT_CELL], number[LAYOUT_CELL];
+    size_t i, shown = 0;
+    json_array_foreach (list, i, item) {
+        struct str line = {0};
+        if (json_is_object(json_find(item, "below")) || shown++ == MOST_LINES)
+            continue;
+        str_addf(&line, "%s:%s %s", json_find_text(item, "file", "?"),
+                 layout_count(json_find_number(item, "line", NAN), number),
+                 json_find_text(item, "function", ""));
+        str_addf(&line, " (%s, %s)", json_find_text(item, "part", "?"),
+                 layout_percent(json_find_number(item, "share", NAN), cell));
+        layout_paragraph(out, "- Line: ", 2, str_text(&line));
+        str_done(&line);
+        if (shown == MOST_LINES)
+            break;
+    }
+}
+
+void text_input(const json_t *summary, struct str *out)
+{
+    const json_t *finding = input_finding(summary), *loader = main_loader(summary);
+    const char *cause = json_find_text(finding, "cause", NULL);
+    const char *meaning = cause ? cause_meaning(cause) : NULL;
+    struct str line = {0};
+    str_add(out, "- Diagnosis: ");
+    if (cause)
+        layout_cut(out, cause, 60);
+    else if (finding)
+        str_add(out, "slow, the cause is not known");
+    else if (!loader)
+        str_add(out, "no DataLoader was seen");
+    else
+        str_add(out, "no problem found");
+    str_add(out, "\n");
+    input_stats(summary, loader, &line);
+    layout_paragraph(out, "- Stats: ", 2, line.length ? str_text(&line) : "not measured");
+    str_done(&line);
+    if (finding)
+        layout_paragraph(out, "- Why: ", 2,
+                         meaning ? meaning : json_find_text(finding, "summary", "not said"));
+    const char *dataset = json_find_text(loader, "dataset", NULL);
+    const char *where = json_find_text(loader, "where", NULL);
+    if (dataset || where) {
+        struct str text = {0};
+        str_addf(&text, "%s%s%s", dataset ? dataset : "a DataLoader", where ? ", made at " : "",
+                 where ? where : "");
+        layout_paragraph(out, "- Loader: ", 2, str_text(&text));
+        str_done(&text);
+    }
+    const json_t *input = json_object_get(summary, "input");
+    put_sample(input, out);
+    put_batch(input, out);
+    put_lines(input, out);
+}
+
+/* A table of the workers; many of them are for the JSON. */
+void text_workers(const json_t *summary, int colour, struct str *out)
+{
+    enum { MOST_WORKERS = 16 };
+    const json_t *list = json_find(summary, "input.workers"), *item;
+    char cells[8][LAYOUT_CELL];
+    size_t i, n = json_array_size(list);
+    json_array_foreach (list, i, item) {
+        if (i == 0) {
+            layout_title(out, colour, "Workers");
+            str_addf(out, "  %-6s %8s %8s %8s %9s %9s %9s %9s\n", "worker", "batches", "busy",
+                     "idle", "sample", "p99", "collate", "pack");
+        }
+        if (i == MOST_WORKERS)
+            break;
+        str_addf(out, "  %-6s %8s %8s %8s %9s %9s %9s %9s\n",
+                 layout_count(json_find_number(item, "worker", NAN), cells[0]),
+                 layout_count(json_find_number(item, "batches", NAN), cells[1]),
+                 layout_percent(json_find_number(item, "busy_share", NAN), cells[2]),
+                 layout_percent(json_find_number(item, "idle_share", NAN), cells[3]),
+                 layout_duration(json_find_number(item, "sample.median", NAN), cells[4]),
+                 layout_duration(json_find_number(item, "sample.p99", NAN), cells[5]),
+                 layout_duration(json_find_number(item, "collate.median", NAN), cells[6]),
+                 layout_duration(json_find_number(item, "pickle.median", NAN), cells[7]));
+    }
+    if (n > MOST_WORKERS)
+        str_addf(out, "  and %zu more, see the JSON\n", n - MOST_WORKERS);
+}
