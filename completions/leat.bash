@@ -6,7 +6,7 @@ _leat() {
     prev=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'run view compare check help --help --version' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'run view compare bench check help --help --version' -- "$cur")
         return
     fi
     command=${COMP_WORDS[1]}
@@ -19,7 +19,8 @@ _leat() {
         compopt -o default
         return
         ;;
-    --run-name | --max-steps | --threshold)
+    --run-name | --max-steps | --threshold | --time | --timeout | --memory | --batch-size | \
+        --max-workers | --loader)
         return
         ;;
     --fail-on)
@@ -28,11 +29,12 @@ _leat() {
         ;;
     esac
     case $command in
-    run)
+    run | bench)
         # Once the training has been named, the words are its own.
         for ((i = 2; i < COMP_CWORD; i++)); do
             case ${COMP_WORDS[i]} in
             --run-name | --logs-dir | --max-steps) i=$((i + 1)) ;;
+            --time | --timeout | --memory | --batch-size | --max-workers | --loader) i=$((i + 1)) ;;
             --) ;;
             -*) ;;
             *)
@@ -41,7 +43,9 @@ _leat() {
                 ;;
             esac
         done
-        if [[ $cur == -* ]]; then
+        if [[ $cur == -* && $command == bench ]]; then
+            mapfile -t COMPREPLY < <(compgen -W '--batch-size --memory --max-workers --time --timeout --loader --json --quiet --help --' -- "$cur")
+        elif [[ $cur == -* ]]; then
             mapfile -t COMPREPLY < <(compgen -W '--run-name --logs-dir --max-steps --json --quiet --help --' -- "$cur")
         else
             mapfile -t COMPREPLY < <(compgen -c -- "$cur" | sort -u)
@@ -58,7 +62,7 @@ _leat() {
         mapfile -t COMPREPLY < <(compgen -W '--json --python --help' -- "$cur")
         ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W 'run view compare check help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'run view compare bench check help' -- "$cur")
         ;;
     esac
 }

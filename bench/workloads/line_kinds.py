@@ -1,6 +1,6 @@
 """One dataset for each kind of busy line, which clocks that line itself (for bench/lines.py).
 
-    line_kinds.py KIND SECONDS [HZ] [MEMORY]
+    line_kinds.py KIND SECONDS [HZ]
 
 Makes batches like a DataLoader with num_workers=0 would, without torch, so that it runs with any
 Python: with a fetcher of its own in a file named like torch's. Each sample has a busy line, clocked
@@ -181,13 +181,12 @@ def main():
     kind = KINDS[sys.argv[1]]
     seconds = float(sys.argv[2])
     hz = float(sys.argv[3]) if len(sys.argv) > 3 else 100
-    memory = len(sys.argv) < 5 or sys.argv[4] == "1"
     dataset = kind()
     fetcher = make_fetcher(dataset)
     _core.open()
     _core.role(_core.ROLE_MAIN)
     _core.time_fetcher(fetcher, len, 0, False, False)
-    how = _core.sample_lines(hz, memory) if hz else 0
+    sampled = bool(hz) and _core.sample_lines(hz)
     for i in range(2):  # caches, and what is found out once
         fetcher.fetch([4 * i + k for k in range(4)])
     dataset.busy = 0
@@ -201,7 +200,7 @@ def main():
             {
                 "line": busy_line(kind),
                 "true": dataset.busy / total,
-                "how": how,
+                "sampled": sampled,
                 "total_ns": total,
                 "cpu_ns": time.process_time_ns() - cpu,
                 "samples": samples,

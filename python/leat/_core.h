@@ -28,6 +28,7 @@ struct making {
     volatile unsigned long ident; /* the same thread as threading.get_ident() has it */
     volatile uint32_t loader;     /* as in leat_part() */
     void *volatile thread_state;  /* its PyThreadState; NULL: not said */
+    volatile int32_t asked;       /* by the sampler: the maker is to call sampler_answer() */
 };
 
 struct making *core_making(void); /* of this process; never NULL */

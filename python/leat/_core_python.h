@@ -3,9 +3,13 @@
  *     _core.c       the module: the recorder's functions, and the spans of a thread
  *     _making.c     a batch in the making: samples, fetch, collate, idle
  *     _handover.c   a batch on its way: pickle, unpickle, pin, ready
+ *     _sampler.c    the lines at which a batch in the making is found, by a thread of its own
+ *     _stack.c      the stack of the thread that makes it, read from memory
+ *     _lines.c      from stacks to lines of the user
  *
- * All is done with the GIL held. Nothing here keeps a user's exception from its way or changes one:
- * what fails of leat's own is cleared, and the user's call goes on without leat.
+ * All but the sampler's thread work with the GIL held. Nothing here keeps a user's exception from
+ * its way or changes one: what fails of leat's own is cleared, and the user's call goes on without
+ * leat.
  */
 #ifndef LEAT_PYTHON_CORE_PYTHON_H
 #define LEAT_PYTHON_CORE_PYTHON_H
@@ -43,10 +47,12 @@ int core_due(uint64_t now_ns);         /* whether the hooks are to be called for
 /* Each adds its functions to the module: 0, or -1 with an exception. */
 int making_add(PyObject *module);
 int handover_add(PyObject *module);
+int sampler_add(PyObject *module);
 
 void making_forget(void); /* after a fork, in the child */
 /* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */
 int64_t handover_ready(PyObject *iterator, PyObject *queue);
 uint32_t making_loader(void); /* of this worker, for its parts */
+void sampler_answer(void);    /* what the sampler has asked; between two batches */
 
 #endif

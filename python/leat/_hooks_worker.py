@@ -18,7 +18,7 @@ server of forkserver has the environment of its own start, so its workers do not
 import os
 import threading
 
-from leat import _core, _patch, _state
+from leat import _core, _hooks_lines, _patch, _state
 
 _ENVIRONMENT = "LEAT_LOADER"  # "pid of the process:loader" while it makes an iterator
 
@@ -74,6 +74,7 @@ def _dress(fetcher):
         return
     if loader is not None:
         _core.time_fetcher(fetcher, _count, loader, iterable, not fetcher.auto_collation)
+        _hooks_lines.start()
 
 
 def _make_worker_loop(original):

@@ -350,6 +350,8 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *batch)
         record_batch(f, batch);
         idle_since_ns = t->end_ns;
     }
+    if (making.asked)
+        sampler_answer();
 }
 
 static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)

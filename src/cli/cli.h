@@ -24,7 +24,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct command command_run, command_view, command_compare, command_check, command_help;
+extern const struct command command_run, command_view, command_compare, command_bench,
+    command_check, command_help;
 
 const struct command *command_find(const char *name);    /* exact match; NULL otherwise */
 const struct command *command_suggest(const char *typo); /* nearest by edit distance, or NULL */

@@ -21,6 +21,7 @@ static int run(int argc, char **argv)
     puts("leat finds why a PyTorch training run starves its GPU, and what to change.\n"
          "\n"
          "  leat run train.py         run it as always; read where its time goes\n"
+         "  leat bench train.py       measure its loader; get the settings that win\n"
          "  leat compare before after prove that a change helped\n"
          "\n"
          "Commands:");

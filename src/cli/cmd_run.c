@@ -20,6 +20,7 @@
 #include "cli/python_home.h"
 #include "cli/run_folder.h"
 #include "cli/run_process.h"
+#include "cli/script_command.h"
 #include "collect/collector.h"
 #include "report/report.h"
 #include "store/store.h"
@@ -45,8 +46,8 @@ struct options {
 
 struct session {
     struct options options;
-    char **argv; /* what is run; owned array, borrowed strings but for argv[0] of a script */
-    char *python, *inject_dir;
+    struct script_command command; /* what is run */
+    char *inject_dir;
     struct run_folder folder;
     struct store_writer *writer; /* NULL: nothing can be stored */
     struct collector *collector; /* NULL: nothing is recorded */
@@ -109,38 +110,6 @@ static int parse_options(int argc, char **argv, struct options *o)
         return cli_usage(&command_run, "What should be run? Give a script or a command.");
     o->command = argv + i;
     return EXIT_OK;
-}
-
-static int ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
-/* "train.py ..." becomes "python3 train.py ..."; anything else is run as it stands. */
-static int plan_command(struct session *s, struct leat_err *err)
-{
-    char **command = s->options.command;
-    size_t count = 0;
-    while (command[count])
-        count++;
-    s->argv = mem_alloc_array(count + 2, sizeof *s->argv);
-    if (!s->argv)
-        return err_set(err, -ENOMEM, "Out of memory.");
-    int script = ends_with(command[0], ".py");
-    if (script) {
-        if (access(command[0], R_OK) < 0)
-            return err_set(err, -errno, "%s cannot be read: %s.", command[0], err_text(errno));
-        int result = python_find(&s->python);
-        if (result < 0)
-            return err_set(err, result,
-                           "No python3 was found on PATH to run %s. Activate its environment, or "
-                           "name the interpreter: leat run -- /path/to/python %s.",
-                           command[0], command[0]);
-        s->argv[0] = s->python;
-    }
-    memcpy(s->argv + script, command, count * sizeof *command);
-    return 0;
 }
 
 /* ---- while the training runs ----------------------------------------------------------------- */
@@ -340,8 +309,7 @@ static void session_done(struct session *s)
 {
     collector_free(s->collector);
     run_folder_done(&s->folder);
-    mem_free(s->argv);
-    mem_free(s->python);
+    script_command_done(&s->command);
     mem_free(s->inject_dir);
 }
 
@@ -352,7 +320,7 @@ static int run(int argc, char **argv)
     int usage = parse_options(argc, argv, &s.options);
     if (usage)
         return usage < 0 ? EXIT_OK : usage;
-    if (plan_command(&s, &err) < 0) {
+    if (script_command_plan("run", s.options.command, &s.command, &err) < 0) {
         session_done(&s);
         return cli_fail("%s", err.text);
     }
@@ -365,10 +333,11 @@ static int run(int argc, char **argv)
     note(&s, s.folder.note);
     run_process_shield();
     prepare(&s);
-    struct run_process_events events = {&s, on_started, on_hello, on_tick};
+    struct run_process_events events = {
+        .context = &s, .started = on_started, .hello = on_hello, .tick = on_tick};
     struct run_process_end end;
     err.text[0] = 0;
-    int result = run_process(s.argv, s.inject_dir, &events, &end, &err);
+    int result = run_process(s.command.argv, s.inject_dir, &events, &end, &err);
     if (result < 0) {
         discard(&s);
         session_done(&s);

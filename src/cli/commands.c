@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 const struct command *const commands[] = {
-    &command_run, &command_view, &command_compare, &command_check, &command_help, NULL,
+    &command_run,  &command_view, &command_compare, &command_bench, &command_check,
+    &command_help, NULL,
 };
 
 const struct command *command_find(const char *name)

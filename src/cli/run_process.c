@@ -204,8 +204,10 @@ static void hear_signals(struct loop *loop)
             continue; /* reap() looks */
         if (number == SIGINT)
             loop->end.interrupted = 1;
+        int taken =
+            loop->events->takes_signal && loop->events->takes_signal(loop->events->context, number);
         /* What the training itself tells its parent is not for the training. */
-        if ((pid_t)info.ssi_pid != loop->child && !reached_group(loop, &info))
+        if (!taken && (pid_t)info.ssi_pid != loop->child && !reached_group(loop, &info))
             kill(loop->child, number);
     }
 }
@@ -223,7 +225,8 @@ static int reap(struct loop *loop)
 
 static void set_environment(const struct loop *loop, const char *inject_dir)
 {
-    if (loop->listener >= 0 && inject_dir && python_home_inject(inject_dir) == 0)
+    int wanted = loop->listener >= 0 || !loop->events->hello;
+    if (wanted && inject_dir && python_home_inject(inject_dir) == 0 && loop->listener >= 0)
         setenv("LEAT_SOCKET", loop->socket_path, 1);
 }
 
@@ -267,16 +270,20 @@ static void run_loop(struct loop *loop)
     timerfd_settime(loop->timer, 0, &period, NULL);
     int ended = 0;
     while (!ended) {
-        struct pollfd watch[3] = {
-            {loop->signals,  POLLIN, 0},
-            {loop->timer,    POLLIN, 0},
-            {loop->listener, POLLIN, 0}
+        int (*descriptor)(void *) = loop->events->descriptor;
+        struct pollfd watch[4] = {
+            {loop->signals,                                       POLLIN, 0},
+            {loop->timer,                                         POLLIN, 0},
+            {loop->listener,                                      POLLIN, 0},
+            {descriptor ? descriptor(loop->events->context) : -1, POLLIN, 0}
         };
-        poll(watch, 3, TICK_MS);
+        poll(watch, 4, TICK_MS);
         uint64_t ticks;
         int ticked = read(loop->timer, &ticks, sizeof ticks) == (ssize_t)sizeof ticks;
         hear_signals(loop);
         ended = reap(loop);
+        if (watch[3].revents)
+            loop->events->readable(loop->events->context);
         hear_greeters(loop); /* after reap: a child that said hello and died is still heard */
         if (ticked && !ended)
             loop->events->tick(loop->events->context);
@@ -294,7 +301,7 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         .timer = -1,
         .witness = {.fd = -1                }
     };
-    if (open_listener(&loop, err) < 0)
+    if (events->hello && open_listener(&loop, err) < 0)
         close_listener(&loop);
     open_signals(&loop);
     group_witness_open(&loop.witness);

@@ -20,8 +20,15 @@
 struct run_process_events {
     void *context;
     int (*started)(void *context, pid_t pid); /* negative: only noted, the training goes on */
-    void (*hello)(void *context, int memfd, pid_t pid); /* takes the descriptor */
+    /* Takes the descriptor. NULL: nobody records, there is no socket. */
+    void (*hello)(void *context, int memfd, pid_t pid);
     void (*tick)(void *context);
+    /* The rest may be NULL. A descriptor of the caller's own to wait on too, or -1, and what to do
+     * when it can be read. */
+    int (*descriptor)(void *context);
+    void (*readable)(void *context);
+    /* 1 when the caller takes a signal, which is then not passed on; else 0. */
+    int (*takes_signal)(void *context, int number);
 };
 
 struct run_process_end {

@@ -36,6 +36,10 @@ int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes); /
 /* The value of an environment variable of a process at its start; -ENOENT when it has none. */
 int proc_environ(const char *root, int64_t pid, const char *name, char *ret_text, size_t bytes);
 
+/* Memory that is the process's own, plus its part of what it shares (PSS): added over a process and
+ * its workers, nothing counts twice. 0; -ESRCH or -EACCES. Some ms for a large process. */
+int proc_pss(const char *root, int64_t pid, int64_t *ret_bytes);
+
 /* `pid` and all its descendants. The array is the caller's to mem_free. Cost: one readdir of /proc
  * and one stat file a process of the machine. */
 int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_count);

@@ -25,6 +25,10 @@ def _begin():
     sys.path_importer_cache.pop(folder, None)
     if os.environ.get("LEAT_SOCKET"):
         sys.meta_path.insert(0, _Finder(os.path.dirname(folder)))
+    elif os.environ.get("LEAT_BENCH"):
+        finder = _Finder(os.path.dirname(folder), "leat._bench")
+        finder.watched = {"leat": None, "torch": "install"}
+        sys.meta_path.insert(0, finder)
 
 
 def _same(entry, folder):
@@ -36,8 +40,9 @@ def _same(entry, folder):
 class _Finder:
     """Notices that the modules in `watched` have been imported."""
 
-    def __init__(self, package):
+    def __init__(self, package, hooks="leat._hooks"):
         self.package = package
+        self.hooks = hooks
         self.watched = {
             "leat": None,
             "torch": "install",
@@ -100,9 +105,9 @@ class _Finder:
             if len(self.watched) == 1:  # only leat itself: needed as long as scripts may ask for it
                 self.leave()
             if hook:
-                from leat import _hooks
+                from importlib import import_module
 
-                getattr(_hooks, hook)(module)
+                getattr(import_module(self.hooks), hook)(module)
         except Exception:
             pass
 

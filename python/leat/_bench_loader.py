@@ -1,0 +1,250 @@
+"""Loaders made from the user's own, with other settings."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+
+from leat import _hooks_data
+
+_GRACE_S = 2.0
+
+
+class Random:
+    """The state of all generators a loader may draw from, to be given back."""
+
+    def __init__(self, torch, loader):
+        import random
+
+        self.torch = torch
+        self.states = [(random.setstate, random.getstate())]
+        self.states.append((torch.random.set_rng_state, torch.random.get_rng_state()))
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            self.states.append((numpy.random.set_state, numpy.random.get_state()))
+        sampler = getattr(loader, "sampler", None)
+        for generator in (loader.generator, getattr(sampler, "generator", None)):
+            if generator is not None:
+                self.states.append((generator.set_state, generator.get_state()))
+
+    def restore(self):
+        for put, state in self.states:
+            try:
+                put(state)
+            except Exception:
+                pass
+
+
+class Stream:
+    """Indices (or batches of them) from the user's sampler, epoch after epoch without an end."""
+
+    def __init__(self, source):
+        self.source = source
+        self.iterator = iter(())
+        self.group = 0  # 0: as they come; else so many together
+        self.open = True
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.open:
+            raise StopIteration
+        return [self.take() for _ in range(self.group)] if self.group else self.take()
+
+    def take(self):
+        for _ in range(2):
+            for index in self.iterator:
+                return index
+            self.iterator = iter(self.source)
+        raise StopIteration  # an epoch without anything in it
+
+    def finish(self):
+        self.open = False
+
+    def begin(self):
+        self.open = True
+
+
+class Cached:
+    """A dataset that costs nothing: a fresh copy of one batch, as collate would have made it."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __len__(self):
+        return 1 << 40
+
+    def __getitem__(self, index):
+        return copy(self.batch)
+
+
+def copy(batch):
+    return each(batch, lambda tensor: tensor.clone())
+
+
+def each(batch, function):
+    """The same batch with `function` applied to its tensors."""
+    if isinstance(batch, sys.modules["torch"].Tensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        made = {key: each(value, function) for key, value in batch.items()}
+        try:
+            return type(batch)(made)
+        except Exception:
+            return made
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(each(value, function) for value in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(each(value, function) for value in batch)
+    return batch
+
+
+class Copies:
+    """The user's loader, and what is made from it."""
+
+    def __init__(self, torch, loader):
+        self.torch = torch
+        self.loader = loader
+        self.kind = torch.utils.data.DataLoader
+        self.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
+        self.accelerator = bool(torch.cuda.is_available())
+        batches = getattr(loader, "batch_sampler", None)
+        # A batch size of its own means that torch made the batch sampler from the sampler.
+        self.can_batch = loader.batch_size is not None
+        self.auto = batches is not None
+        if not self.iterable:
+            self.indices = Stream(loader.sampler if self.can_batch or not self.auto else batches)
+        self.kept = None
+        self.kept_bytes = None
+
+    def make(self, order):
+        """A DataLoader with the settings of an order."""
+        workers = order["num_workers"]
+        more = {"num_workers": workers, "pin_memory": order["pin_memory"] and self.accelerator}
+        if workers:
+            more["prefetch_factor"] = order["prefetch_factor"] or None
+            more["persistent_workers"] = order["persistent_workers"]
+            more["multiprocessing_context"] = self.loader.multiprocessing_context
+            more["timeout"] = self.loader.timeout
+        more["worker_init_fn"] = self.loader.worker_init_fn
+        if order["cached"]:
+            return self.kind(
+                Cached(copy(self.kept)), batch_size=None, sampler=Stream(range(1 << 40)), **more
+            )
+        for name in ("generator", "pin_memory_device", "in_order"):
+            if getattr(self.loader, name, None) not in (None, ""):
+                more[name] = getattr(self.loader, name)
+        more["collate_fn"] = self.loader.collate_fn
+        size = order["batch_size"] or self.loader.batch_size
+        if self.iterable:
+            more["batch_size"] = size if self.can_batch else None
+            more["drop_last"] = bool(self.loader.drop_last) if self.can_batch else False
+            return self.kind(self.loader.dataset, **more)
+        self.indices.begin()
+        self.indices.group = size if self.can_batch else 0
+        if self.auto:
+            more["batch_sampler"] = self.indices
+        else:
+            more.update(batch_size=None, sampler=self.indices)
+        return self.kind(self.loader.dataset, **more)
+
+    def stream_of(self, loader):
+        return None if self.iterable else self.indices
+
+    def samples(self):
+        """Functions that each make one sample, in this process."""
+        dataset = self.loader.dataset
+        if self.iterable:
+            iterator = iter(dataset)
+            while True:
+                yield lambda: next(iterator)
+        group, self.indices.group = self.indices.group, 0
+        try:
+            for index in self.indices:
+                for i in index if isinstance(index, (list, tuple)) else [index]:
+                    yield lambda i=i: dataset[i]
+        finally:
+            self.indices.group = group
+
+    # ---- batches -----------------------------------------------------------------------------
+
+    def use(self, batch, order):
+        """With an accelerator a batch is only there when it is on the device: that is what pinning
+        is for."""
+        if self.accelerator and not order["cached"]:
+            each(batch, lambda t: t.to("cuda", non_blocking=order["pin_memory"]))
+            self.torch.cuda.synchronize()
+
+    def count(self, batch, order):
+        size = order["batch_size"] or self.loader.batch_size or 0
+        return _hooks_data.samples(batch, size) or size or 1
+
+    def keep(self, batch):
+        if self.kept is None:
+            self.kept = copy(batch)
+            sizes = []
+            each(self.kept, lambda t: sizes.append(t.numel() * t.element_size()))
+            self.kept_bytes = sum(sizes)
+
+    def batch_bytes(self):
+        return self.kept_bytes
+
+    def cached(self, order):
+        if self.kept is None:
+            self.keep(next(self.kind.__iter__(self.loader)))
+        batch = copy(self.kept)
+        if order.get("pin_memory") and self.accelerator:
+            batch = each(batch, lambda t: t.pin_memory())
+        return batch
+
+    def cached_count(self):
+        return self.count(self.kept, {"batch_size": 0}) if self.kept is not None else None
+
+
+# ---- the end of a row ----------------------------------------------------------------------------
+
+
+def shut_down(iterator, kill):
+    """Ends the workers of an iterator, and says how many had to be killed. After an error they are
+    not waited for: one that hangs would be waited for in vain."""
+    workers = list(getattr(iterator, "_workers", ()))
+    if kill:
+        _forget(iterator)
+        _kill(workers)
+    try:
+        if hasattr(iterator, "_shutdown_workers"):
+            iterator._shutdown_workers()
+    except BaseException:
+        pass
+    end = time.monotonic() + _GRACE_S
+    for worker in workers:
+        worker.join(max(0, end - time.monotonic()))
+    left = [worker for worker in workers if worker.is_alive()]
+    _kill(left)
+    # Nobody knows these workers but the row that is over.
+    known = {worker.pid for worker in workers}
+    left += [child for child in multiprocessing.active_children() if child.pid in known]
+    return len(left)
+
+
+def _forget(iterator):
+    """Torch raises an error in this thread when a worker that it knows is killed."""
+    try:
+        from torch.utils.data._utils import signal_handling
+
+        if iterator._worker_pids_set:
+            signal_handling._remove_worker_pids(id(iterator))
+            iterator._worker_pids_set = False
+    except Exception:
+        pass
+
+
+def _kill(workers):
+    for worker in workers:
+        try:
+            os.kill(worker.pid, signal.SIGKILL)
+            worker.join(_GRACE_S)
+        except Exception:
+            pass

@@ -1,0 +1,367 @@
+/* cmd_bench.c: `leat bench`: measures the user's own loader, and says which settings win.
+ *
+ * The script runs up to the first iteration of its training loader. There its process obeys leat
+ * (python/leat/_bench.py), the search (tune/) says what to measure, and at the end the script is
+ * given a cached batch to see what the model could take. Nothing is recorded or stored.
+ */
+#include "cli/cli.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/path.h"
+#include "cli/bench_process.h"
+#include "cli/python_home.h"
+#include "cli/script_command.h"
+#include "observe/observe.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A search of a loader with slow batches; most end long before. */
+#define DEFAULT_TIME_S 120.0
+/* Workers that import much before their first batch take ten seconds; a hang takes for ever. */
+#define DEFAULT_HANG_S 30.0
+/* Of the memory that is free: the rest is for the page cache and the model. */
+#define MEMORY_SHARE 0.8
+
+struct options {
+    int json, quiet;
+    const char *loader;
+    struct tune_limits limits; /* 0: not given */
+    char **words;
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int parse_bytes(const char *value, int64_t *ret_bytes)
+{
+    char number[32];
+    size_t length = strcspn(value, "kKmMgGtT");
+    double amount, unit = 1;
+    if (length >= sizeof number)
+        return -EINVAL;
+    memcpy(number, value, length);
+    number[length] = 0;
+    const char *suffix = value + length;
+    if (*suffix) {
+        const char *letters = "kmgt";
+        unit = pow(1024, (double)(strchr(letters, tolower((unsigned char)*suffix)) - letters + 1));
+        suffix++;
+        if (strcasecmp(suffix, "") && strcasecmp(suffix, "b") && strcasecmp(suffix, "ib"))
+            return -EINVAL;
+    }
+    if (num_parse_f64(number, &amount) < 0 || amount <= 0 || amount * unit > 0x1p60)
+        return -EINVAL;
+    *ret_bytes = (int64_t)(amount * unit);
+    return 0;
+}
+
+static int parse_sizes(const char *value, struct tune_limits *limits)
+{
+    char *copy = mem_strdup(value), *rest = copy, *word;
+    int result = copy ? 0 : -ENOMEM;
+    while (result == 0 && (word = strsep(&rest, ","))) {
+        uint64_t size;
+        if (num_parse_u64(word, &size) < 0 || size == 0 || size > INT32_MAX ||
+            limits->size_count == TUNE_SIZES)
+            result = -EINVAL;
+        else
+            limits->sizes[limits->size_count++] = (int64_t)size;
+    }
+    mem_free(copy);
+    return result;
+}
+
+static int parse_seconds(const char *value, double *ret_s)
+{
+    return num_parse_f64(value, ret_s) < 0 || *ret_s <= 0 ? -EINVAL : 0;
+}
+
+static int parse_workers(const char *value, int *ret_workers)
+{
+    uint64_t number;
+    if (num_parse_u64(value, &number) < 0 || number > TUNE_MOST_WORKERS)
+        return -EINVAL;
+    *ret_workers = (int)number;
+    return 0;
+}
+
+static int parse_loader(const char *value, const char **ret_loader)
+{
+    uint64_t number;
+    if (num_parse_u64(value, &number) < 0 || number == 0 || number > 1000)
+        return -EINVAL;
+    *ret_loader = value;
+    return 0;
+}
+
+/* One option with a value. 1 when `argv[*i]` is one, with *ret_usage set; else 0. */
+static int take_value(int argc, char **argv, int *i, struct options *o, int *ret_usage)
+{
+    static const struct {
+        const char *name, *wants;
+    } known[] = {
+        {"--time",        "seconds, such as 60"                            },
+        {"--timeout",     "seconds, such as 30"                            },
+        {"--memory",      "an amount, such as 8G"                          },
+        {"--batch-size",  "batch sizes, such as 64,128,256 (8 at the most)"},
+        {"--max-workers", "a number up to 64"                              },
+        {"--loader",      "a number above 0"                               }
+    };
+    const char *word = argv[*i], *value = NULL;
+    size_t k = 0;
+    while (k < sizeof known / sizeof *known && !cli_option(known[k].name, argc, argv, i, &value))
+        k++;
+    if (k == sizeof known / sizeof *known)
+        return 0;
+    int result = -EINVAL;
+    if (value && k == 0)
+        result = parse_seconds(value, &o->limits.time_s);
+    else if (value && k == 1)
+        result = parse_seconds(value, &o->limits.hang_s);
+    else if (value && k == 2)
+        result = parse_bytes(value, &o->limits.memory_bytes);
+    else if (value && k == 3)
+        result = parse_sizes(value, &o->limits);
+    else if (value && k == 4)
+        result = parse_workers(value, &o->limits.most_workers);
+    else if (value)
+        result = parse_loader(value, &o->loader);
+    *ret_usage = EXIT_OK;
+    if (!value)
+        *ret_usage = cli_usage(&command_bench, "%s needs a value: %s.", word, known[k].wants);
+    else if (result < 0)
+        *ret_usage = cli_usage(&command_bench, "%s takes %s, not \"%s\".", known[k].name,
+                               known[k].wants, value);
+    return 1;
+}
+
+/* -1 after --help, EXIT_OK to go on, EXIT_USAGE otherwise. Options end at the first other word. */
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    int i = 1, usage = EXIT_OK;
+    for (; i < argc && argv[i][0] == '-' && usage == EXIT_OK; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--") == 0) {
+            i++;
+            break;
+        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            fputs(command_bench.usage, stdout);
+            return -1;
+        } else if (strcmp(word, "--json") == 0) {
+            o->json = 1;
+        } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
+            o->quiet = 1;
+        } else if (!take_value(argc, argv, &i, o, &usage)) {
+            return cli_usage(&command_bench,
+                             "There is no option %s. Options of the script come after its name.",
+                             word);
+        }
+    }
+    if (usage == EXIT_OK && i >= argc)
+        return cli_usage(&command_bench,
+                         "What should be measured? Give a script, or module:function.");
+    o->words = argv + i;
+    return usage;
+}
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+static double or_else(double given, double otherwise)
+{
+    return given > 0 ? given : otherwise;
+}
+
+/* What the user did not say comes from cgroup, affinity and the machine. */
+static void fill_limits(struct tune_limits *limits)
+{
+    struct cgroup_info group = {.cpus = 1, .memory_limit_bytes = -1};
+    struct sys_info machine = {.memory_available = -1, .shm_total = -1};
+    cgroup_read("/", &group);
+    sys_read("/", &machine);
+    limits->cpus = group.cpus;
+    limits->time_s = or_else(limits->time_s, DEFAULT_TIME_S);
+    limits->hang_s = or_else(limits->hang_s, DEFAULT_HANG_S);
+    int64_t free_bytes = machine.memory_available;
+    if (group.memory_limit_bytes >= 0 && group.memory_used_bytes >= 0 &&
+        (free_bytes < 0 || group.memory_limit_bytes - group.memory_used_bytes < free_bytes))
+        free_bytes = group.memory_limit_bytes - group.memory_used_bytes;
+    if (limits->memory_bytes <= 0)
+        limits->memory_bytes = free_bytes > 0 ? (int64_t)(MEMORY_SHARE * (double)free_bytes) : -1;
+    limits->shm_bytes = machine.shm_total > 0 ? machine.shm_total - machine.shm_used : -1;
+    /* Samples that wait (for a disk, a network) are worth more workers than CPUs; four times as
+     * many on a small machine hide 75 % of waiting. */
+    if (limits->most_workers < 0)
+        limits->most_workers = (int)fmin(TUNE_MOST_WORKERS, fmax(8, 4 * floor(limits->cpus)));
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+/* module:function, both of plain names. */
+static int is_factory(const char *word)
+{
+    const char *colon = strchr(word, ':');
+    if (!colon || colon == word || !colon[1] || script_command_is_script(word))
+        return 0;
+    for (const char *at = word; *at; at++)
+        if (at != colon && !isalnum((unsigned char)*at) && *at != '_' && *at != '.')
+            return 0;
+    return 1;
+}
+
+/* python3 -c "..." module:function args */
+static int plan_factory(char **words, struct script_command *ret_command, struct leat_err *err)
+{
+    static char dash_c[] = "-c", program[] = "import sys; from leat import _bench; "
+                                             "_bench.run_factory(sys.argv.pop(1))";
+    size_t count = 0;
+    while (words[count])
+        count++;
+    struct script_command made = {.argv = mem_alloc_array(count + 4, sizeof *made.argv)};
+    int result = made.argv ? python_find(&made.python) : -ENOMEM;
+    if (result < 0) {
+        script_command_done(&made);
+        return err_set(err, result, "No python3 was found on PATH: %s.", err_text(result));
+    }
+    made.argv[0] = made.python;
+    made.argv[1] = dash_c;
+    made.argv[2] = program;
+    memcpy(made.argv + 3, words, count * sizeof *words);
+    *ret_command = made;
+    return 0;
+}
+
+static int print_result(const struct options *o, const struct tune_result *result)
+{
+    if (o->json) {
+        json_t *value = tune_json(result);
+        int status = cli_print_json(value);
+        json_decref(value);
+        return status;
+    }
+    struct str text = {0};
+    tune_text(result, cli_colour(STDOUT_FILENO), &text);
+    return cli_print_text(&text);
+}
+
+/* The script ended, or was ended, before there was anything to measure. */
+static int say_nothing_measured(const struct options *o, const struct run_process_end *end,
+                                int number)
+{
+    if (number)
+        cli_fail("Interrupted before %s iterated over a DataLoader.", o->words[0]);
+    else if (end->signal > 0)
+        cli_fail("%s was killed by signal %d before it iterated over a DataLoader.", o->words[0],
+                 end->signal);
+    else if (end->exit_status != 0)
+        cli_fail("%s failed (exit status %d) before it iterated over a DataLoader%s.", o->words[0],
+                 end->exit_status, o->quiet ? "; without --quiet its output says why" : "");
+    else
+        cli_fail("%s ended without iterating over a torch DataLoader with gradients enabled. "
+                 "--loader N takes the N-th loader it iterates over, whatever for.",
+                 o->words[0]);
+    return EXIT_FAILED;
+}
+
+static int measure(const struct options *o, struct script_command *command, int has_model,
+                   struct leat_err *err)
+{
+    struct session session;
+    struct run_process_end end = {.exit_status = -1, .signal = -1};
+    char *package = NULL, *inject_dir = NULL;
+    int number = 0, status = EXIT_FAILED;
+    session_init(&session, &o->limits, has_model);
+    if (python_home_find(&package, err) < 0 || !(inject_dir = path_join(package, "_inject", NULL)))
+        goto out;
+    struct bench_process_options options = {.quiet = o->quiet,
+                                            .progress = !o->quiet && isatty(STDERR_FILENO),
+                                            .inject_dir = inject_dir};
+    if (bench_process(command->argv, &options, &session, &end, &number, err) < 0)
+        goto out;
+    err->text[0] = 0;
+    if (!session.start_ns) {
+        status = say_nothing_measured(o, &end, number);
+    } else {
+        struct tune_config choice;
+        status = print_result(o, &session.result);
+        if (status == EXIT_OK && search_choice(&session.result, &choice) < 0)
+            status = EXIT_FAILED;
+    }
+    if (number)
+        status = 128 + number;
+out:
+    session_done(&session);
+    mem_free(inject_dir);
+    mem_free(package);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct options o = {.limits = {.most_workers = -1}};
+    struct script_command command = {0};
+    struct leat_err err = {""};
+    int usage = parse_options(argc, argv, &o);
+    if (usage)
+        return usage < 0 ? EXIT_OK : usage;
+    fill_limits(&o.limits);
+    if (o.loader)
+        setenv("LEAT_BENCH_LOADER", o.loader, 1);
+    else
+        unsetenv("LEAT_BENCH_LOADER");
+    int factory = is_factory(o.words[0]);
+    int result = factory ? plan_factory(o.words, &command, &err)
+                         : script_command_plan("bench", o.words, &command, &err);
+    int status = result < 0 ? EXIT_FAILED : measure(&o, &command, !factory, &err);
+    script_command_done(&command);
+    if (err.text[0])
+        cli_fail("%s", err.text);
+    return status;
+}
+
+const struct command command_bench = {
+    .name = "bench",
+    .summary = "measure a loader and say which settings win",
+    .usage = "usage: leat bench [OPTIONS] SCRIPT.py [ARGS...]\n"
+             "       leat bench [OPTIONS] [--] COMMAND [ARGS...]\n"
+             "       leat bench [OPTIONS] MODULE:FUNCTION\n"
+             "\n"
+             "Runs the script up to the first iteration of its training loader, and there\n"
+             "measures that loader with other settings: num_workers, prefetch_factor,\n"
+             "pin_memory (where there is a GPU), persistent_workers, and on request the batch\n"
+             "size. Then the script gets one cached batch again and again, to see what the\n"
+             "model could take, and is ended: nothing of it runs after that. Prints a table,\n"
+             "the verdict, and the DataLoader(...) line to paste. The script's own output\n"
+             "goes to stderr.\n"
+             "\n"
+             "  --batch-size N,...  measure these batch sizes too; the best is recommended\n"
+             "  --memory AMOUNT     most memory of process and workers, such as 8G\n"
+             "                      (default: 80 % of what is free)\n"
+             "  --max-workers N     try no more workers (default: 4 a CPU, at least 8)\n"
+             "  --time S            end the search after S seconds (default: 120)\n"
+             "  --timeout S         so long without a batch is a hang (default: 30)\n"
+             "  --loader N          the N-th loader that is iterated over, instead of the\n"
+             "                      first one with gradients enabled\n"
+             "  --json              print the results as JSON\n"
+             "  -q, --quiet         silence the script, and show no progress\n"
+             "\n"
+             "MODULE:FUNCTION is called without arguments and returns the DataLoader; there is\n"
+             "no model to measure then. Settings that fail, hang or kill a worker get a row\n"
+             "with the error. Ctrl-C ends the search and prints what was measured.\n"
+             "\n"
+             "Examples:\n"
+             "  leat bench train.py --epochs 3\n"
+             "  leat bench --memory 8G --batch-size 64,128 train.py\n"
+             "  leat bench mydata:make_loader\n"
+             "  leat bench --json train.py | jq -r .choice.line\n"
+             "\n"
+             "Exit status: 0 when there is a recommendation, 1 when there is none, 2 a usage\n"
+             "error, 130 after Ctrl-C.\n"
+             "\n"
+             "Then: leat run SCRIPT.py\n",
+    .run = run,
+};

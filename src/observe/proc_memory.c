@@ -1,0 +1,21 @@
+/* proc_memory.c: what a process really adds to the memory of its tree. RSS would count the pages
+ * that forked workers share with their parent once for each of them. */
+#include "observe/observe.h"
+#include "observe/proc_text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+int proc_pss(const char *root, int64_t pid, int64_t *ret_bytes)
+{
+    char path[64], text[2048];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/smaps_rollup", pid);
+    ssize_t got = proc_text_read_at(root, path, text, sizeof text);
+    if (got < 0)
+        return (int)got;
+    int64_t bytes = proc_text_scale(proc_text_field(text, "Pss:"), 1024);
+    if (bytes < 0)
+        return -ESRCH; /* a process that has just ended has an empty file */
+    *ret_bytes = bytes;
+    return 0;
+}

@@ -1,0 +1,96 @@
+/* cost.c: what settings can give and what they cost, before they are measured.
+ *
+ * One sample takes `wall` seconds in a process of its own, of which it computes for `cpu`. So w
+ * workers make at most w/wall samples a second, and all CPUs together at most CPUs/cpu. The two
+ * meet at the knee, w = CPUs * wall/cpu: fewer workers leave CPUs idle, more only wait for them.
+ * The search starts there instead of climbing towards it.
+ *
+ * Memory: what the process has without workers, what each worker adds to it, and the batches that
+ * lie ready, workers * prefetch of them, in shared memory.
+ */
+#include "tune/tune.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+/* Samples differ: those timed are some of many, and a busy machine stretches them. A bound that is
+ * too low would leave out the best settings; this much above it is harmless. */
+#define BOUND_MARGIN 1.25
+/* Of /dev/shm, leave some to the rest of the training. */
+#define SHM_SHARE 0.9
+
+double cost_upper_rate(const struct tune_result *result, int workers)
+{
+    const struct tune_facts *f = &result->facts;
+    if (!(f->sample_mean_s > 0))
+        return INFINITY;
+    return BOUND_MARGIN * (workers > 0 ? workers : 1) / f->sample_mean_s;
+}
+
+int cost_knee(const struct tune_result *result)
+{
+    const struct tune_facts *f = &result->facts;
+    double workers = result->limits.cpus;
+    if (f->sample_cpu_s > 0 && f->sample_mean_s > f->sample_cpu_s)
+        workers *= f->sample_mean_s / f->sample_cpu_s;
+    if (workers < 1)
+        return 1;
+    return workers < result->limits.most_workers ? (int)lround(workers)
+                                                 : result->limits.most_workers;
+}
+
+static double ready_bytes(const struct tune_facts *f, const struct tune_config *c)
+{
+    double batch = f->batch_bytes > 0 ? (double)f->batch_bytes : 0;
+    if (f->now.batch_size > 0 && c->batch_size > 0)
+        batch *= (double)c->batch_size / (double)f->now.batch_size;
+    return batch * c->workers * c->prefetch;
+}
+
+/* What the process takes without workers: the least of what was seen with none, or with the fewest.
+ */
+static double base_bytes(const struct tune_result *result)
+{
+    double least = INFINITY;
+    for (size_t i = 0; i < result->row_count; i++)
+        if (result->rows[i].memory_bytes > 0 && result->rows[i].config.workers == 0)
+            least = fmin(least, (double)result->rows[i].memory_bytes);
+    return least;
+}
+
+int64_t cost_memory(const struct tune_result *result, const struct tune_config *config)
+{
+    double base = base_bytes(result), each = 0;
+    if (!isfinite(base))
+        return -1;
+    if (config->workers == 0)
+        return (int64_t)base;
+    int seen = 0;
+    for (size_t i = 0; i < result->row_count; i++) {
+        const struct tune_row *row = &result->rows[i];
+        if (row->memory_bytes <= 0 || row->config.workers == 0)
+            continue;
+        double added = (double)row->memory_bytes - base - ready_bytes(&result->facts, &row->config);
+        each = fmax(each, added / row->config.workers);
+        seen = 1;
+    }
+    if (!seen)
+        return -1;
+    return (int64_t)(base + each * config->workers + ready_bytes(&result->facts, config));
+}
+
+int cost_fits(const struct tune_result *result, const struct tune_config *config,
+              struct leat_err *err)
+{
+    const struct tune_limits *limits = &result->limits;
+    int64_t memory = cost_memory(result, config);
+    double ready = ready_bytes(&result->facts, config);
+    if (limits->memory_bytes >= 0 && memory > limits->memory_bytes)
+        return err_set(err, -ENOMEM, "needs %.0f MiB of memory, %.0f are allowed",
+                       (double)memory / 0x1p20, (double)limits->memory_bytes / 0x1p20);
+    if (limits->shm_bytes >= 0 && ready > SHM_SHARE * (double)limits->shm_bytes)
+        return err_set(err, -ENOMEM, "needs %.0f MiB of /dev/shm, %.0f are free", ready / 0x1p20,
+                       (double)limits->shm_bytes / 0x1p20);
+    return 0;
+}

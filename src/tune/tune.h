@@ -1,0 +1,148 @@
+/* tune.h: what `leat bench` measures of a loader, and what it makes of it.
+ *
+ *     user's process (python/leat/_bench.py)            leat
+ *     first iteration of the training loader ── hello ──► session
+ *                  ◄── measure num_workers=4 ──           │ search: which settings next?
+ *         batch times ─────────────────────────────────►  │ rate:   is the rate known well enough?
+ *                  ◄── stop ──                            │
+ *         ... rows ...                                    ▼
+ *                  ◄── model on a cached batch ──       tune_result ─► table, verdict, line, JSON
+ *
+ * The user's process only does what it is told and says when each batch came. All that decides is
+ * here, takes plain values, and reads no clock: it is tested without a process.
+ */
+#ifndef LEAT_TUNE_TUNE_H
+#define LEAT_TUNE_TUNE_H
+
+#include "base/json.h"
+#include "base/str.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TUNE_ROWS = 48,        /* the search needs about ten; beyond this something is wrong */
+    TUNE_SIZES = 8,        /* batch sizes that may be asked for */
+    TUNE_PREFETCH = 2,     /* torch's default for a loader with workers */
+    TUNE_MOST_WORKERS = 64 /* no single training has been seen to want more */
+};
+
+/* Settings of a DataLoader. Without workers, prefetch is 0 and persistent 0. */
+struct tune_config {
+    int workers, prefetch, pin, persistent;
+    int64_t
+        batch_size; /* samples; 0: the loader does not batch by a number (a sampler of its own) */
+};
+
+enum tune_status { TUNE_OK, TUNE_FAILED, TUNE_SKIPPED };
+
+struct tune_row {
+    struct tune_config config;
+    enum tune_status status;
+    int times;            /* measured so often, results put together */
+    double rate;          /* samples/s while it runs; NaN when not known */
+    double spread_ratio;  /* half of the 95 % interval of the rate, over the rate; NaN */
+    double first_batch_s; /* from the request for an iterator, workers' start included; NaN */
+    double first_round_s; /* until every worker has delivered once; NaN */
+    double restart_s;     /* first batch of a second epoch, workers kept; NaN */
+    double seconds;       /* what measuring it took */
+    int64_t batches, samples;
+    int64_t memory_bytes; /* most of the process and its workers; -1 */
+    char error[200];      /* why it failed or was skipped; "" */
+};
+
+/* What the user's process says of the loader. */
+struct tune_facts {
+    char dataset[96], where[200], torch[32], context[16];
+    struct tune_config now;
+    int64_t dataset_length, epoch_batches; /* -1: not known */
+    int64_t batch_bytes;                   /* of one batch of the loader's own size; -1 */
+    int iterable, accelerator, local_ranks;
+    int can_batch; /* its batch size may be changed */
+    /* One sample, timed in the main process. */
+    int64_t sample_count;
+    double sample_mean_s, sample_p99_s, sample_cpu_s; /* NaN */
+    char sample_error[200];
+    json_t *call; /* owned: [[name, expression] ...] of the user's own call; NULL */
+    char call_name[64];
+};
+
+struct tune_limits {
+    double cpus;
+    int64_t memory_bytes, shm_bytes; /* -1: no limit known */
+    double time_s;                   /* for the whole search */
+    double hang_s;                   /* so long without a batch is a hang */
+    int most_workers;
+    int64_t sizes[TUNE_SIZES];
+    int size_count;
+};
+
+struct tune_result {
+    struct tune_facts facts;
+    struct tune_limits limits;
+    struct tune_row rows[TUNE_ROWS];
+    size_t row_count;
+    int best, now;               /* rows; -1: none */
+    double cached_rate;          /* samples/s with a cached batch; NaN */
+    double step_s, step_samples; /* the model on a cached batch; NaN */
+    int64_t steps;
+    char model_error[200];
+    double elapsed_s;
+    int interrupted, out_of_time;
+};
+
+void tune_result_init(struct tune_result *result);
+void tune_result_done(struct tune_result *result);
+
+int tune_config_same(const struct tune_config *a, const struct tune_config *b);
+/* The row of these settings; NULL when there is none. */
+struct tune_row *tune_find(struct tune_result *result, const struct tune_config *config);
+
+/* Samples/s over an epoch of the user's length, with the start of the epoch in it: what a training
+ * feels. `persistent` says whether workers are kept. 0 for a row without a rate. */
+double tune_score(const struct tune_facts *facts, const struct tune_row *row, int persistent);
+/* The row to recommend: the fewest workers, then the smallest rest, within TUNE_SAME of the best
+ * score; -1 when no row has a rate. */
+#define TUNE_SAME 0.02
+int tune_best(const struct tune_result *result);
+
+/* ---- model of cost (cost.c) ------------------------------------------------------------------ */
+
+/* The most samples/s that `workers` can make, from the time one sample takes; infinity unknown. */
+double cost_upper_rate(const struct tune_result *result, int workers);
+/* How many workers keep all CPUs busy with these samples. */
+int cost_knee(const struct tune_result *result);
+/* Memory of process and workers with these settings; -1 when not known. */
+int64_t cost_memory(const struct tune_result *result, const struct tune_config *config);
+/* 0, or -ENOMEM with a sentence when these settings do not fit the limits. */
+int cost_fits(const struct tune_result *result, const struct tune_config *config,
+              struct leat_err *err);
+
+/* ---- search (search.c) ----------------------------------------------------------------------- */
+
+/* The settings to measure next, given all rows so far (a row may be asked for again). 1, or 0 when
+ * the search is over. Settings that do not fit become skipped rows on the way. */
+int search_next(struct tune_result *result, struct tune_config *ret_config);
+/* About how many rows are still to come. */
+int search_left(const struct tune_result *result);
+/* The settings to recommend, persistent_workers included; 0, or -ENOENT when nothing worked. */
+int search_choice(const struct tune_result *result, struct tune_config *ret_config);
+
+/* ---- results (tune_text.c, tune_json.c, call_line.c) ----------------------------------------- */
+
+void tune_text(const struct tune_result *result, int colour, struct str *out);
+json_t *tune_json(const struct tune_result *result); /* NULL when out of memory */
+
+enum tune_bottleneck { BOTTLENECK_UNKNOWN, BOTTLENECK_LOADER, BOTTLENECK_MODEL };
+struct tune_verdict {
+    enum tune_bottleneck bottleneck;
+    double factor; /* how many times faster the other one is; NaN */
+    double gain;   /* score of the choice over that of today's settings; NaN */
+    char sentence[400];
+};
+void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdict);
+/* The call to paste. */
+void tune_call_line(const struct tune_facts *facts, const struct tune_config *config,
+                    struct str *out);
+
+#endif

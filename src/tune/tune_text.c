@@ -1,0 +1,181 @@
+/* tune_text.c: the result for people: one table, what else was measured, the verdict, the line. */
+#include "tune/tune.h"
+
+#include "report/text_layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void heading(const struct tune_result *r, struct str *out)
+{
+    const struct tune_facts *f = &r->facts;
+    struct str line = {0};
+    char cell[LAYOUT_CELL];
+    str_addf(&line, "%s at %s", f->dataset, f->where[0] ? f->where : "an unknown line");
+    if (f->dataset_length >= 0)
+        str_addf(&line, ", %lld samples", (long long)f->dataset_length);
+    if (f->now.batch_size)
+        str_addf(&line, " in batches of %lld", (long long)f->now.batch_size);
+    str_addf(&line, "; %s CPUs", layout_count(r->limits.cpus, cell));
+    if (r->limits.memory_bytes >= 0)
+        str_addf(&line, ", %s", layout_bytes((double)r->limits.memory_bytes, cell));
+    layout_paragraph(out, "Loader: ", 8, str_text(&line));
+    str_done(&line);
+}
+
+static void add_row(const struct tune_result *r, size_t i, int sizes, int colour, struct str *out)
+{
+    const struct tune_row *row = &r->rows[i];
+    const struct tune_config *c = &row->config;
+    char prefetch[12] = "-", size[24] = "", mark[24] = "", rate[LAYOUT_CELL], first[LAYOUT_CELL],
+         memory[LAYOUT_CELL], spread[LAYOUT_CELL];
+    if (c->workers)
+        snprintf(prefetch, sizeof prefetch, "%d", c->prefetch);
+    if (sizes)
+        snprintf(size, sizeof size, "%7lld", (long long)c->batch_size);
+    int best = (int)i == tune_best(r);
+    snprintf(mark, sizeof mark, "%s%s%s", best ? " best" : "", best && (int)i == r->now ? "," : "",
+             (int)i == r->now ? " now" : "");
+    if (best)
+        layout_style(out, colour, STYLE_GOOD);
+    str_addf(out, "  %7d %9s %4s%s", c->workers, prefetch, c->pin ? "yes" : "no", size);
+    if (row->status == TUNE_OK) {
+        snprintf(rate, sizeof rate, "%.0f", row->rate);
+        if (row->rate < 100)
+            snprintf(rate, sizeof rate, "%.1f", row->rate);
+        spread[0] = 0;
+        if (!isnan(row->spread_ratio))
+            snprintf(spread, sizeof spread, "+-%.0f%%", fmax(1, row->spread_ratio * 100));
+        str_addf(
+            out, " %10s %-6s %8s %9s%s", rate, spread, layout_seconds(row->first_batch_s, first),
+            layout_bytes(row->memory_bytes > 0 ? (double)row->memory_bytes : NAN, memory), mark);
+    } else {
+        struct str why = {0};
+        str_addf(&why, "%s%s", row->status == TUNE_SKIPPED ? "skipped: " : "", row->error);
+        str_add(out, "  ");
+        layout_cut(out, str_text(&why), LAYOUT_COLUMNS - 35 - (int)strlen(mark));
+        str_add(out, mark);
+        str_done(&why);
+    }
+    if (best)
+        layout_style(out, colour, STYLE_PLAIN);
+    str_add(out, "\n");
+}
+
+/* By workers, then prefetch: the order of a person, not that of the search. */
+static int comes_before(const struct tune_config *a, const struct tune_config *b)
+{
+    if (a->workers != b->workers)
+        return a->workers < b->workers;
+    if (a->prefetch != b->prefetch)
+        return a->prefetch < b->prefetch;
+    if (a->pin != b->pin)
+        return a->pin < b->pin;
+    return a->batch_size < b->batch_size;
+}
+
+static void table(const struct tune_result *r, int colour, struct str *out)
+{
+    size_t order[TUNE_ROWS];
+    int sizes = r->limits.size_count > 0;
+    for (size_t i = 0; i < r->row_count; i++) {
+        size_t at = i;
+        for (; at > 0 && comes_before(&r->rows[i].config, &r->rows[order[at - 1]].config); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    str_addf(out, "\n  %7s %9s %4s%s %10s %-6s %8s %9s\n", "workers", "prefetch", "pin",
+             sizes ? "  batch" : "", "samples/s", "", "first", "memory");
+    for (size_t i = 0; i < r->row_count; i++)
+        add_row(r, order[i], sizes, colour, out);
+}
+
+static void say_sample(const struct tune_facts *f, struct str *out)
+{
+    char mean[LAYOUT_CELL], p99[LAYOUT_CELL], cpu[LAYOUT_CELL];
+    struct str line = {0};
+    if (f->sample_count > 0)
+        str_addf(&line, "%s mean, %s p99, %s of it on a CPU (%lld timed)",
+                 layout_seconds(f->sample_mean_s, mean), layout_seconds(f->sample_p99_s, p99),
+                 layout_percent(fmin(1, f->sample_cpu_s / f->sample_mean_s), cpu),
+                 (long long)f->sample_count);
+    if (f->sample_error[0])
+        str_addf(&line, "%s%s", f->sample_count > 0 ? "; then " : "", f->sample_error);
+    if (line.length)
+        layout_paragraph(out, "  one sample     ", 17, str_text(&line));
+    str_done(&line);
+}
+
+static void say_start(const struct tune_result *r, const struct tune_config *choice,
+                      struct str *out)
+{
+    const struct tune_row *row = &r->rows[tune_best(r)];
+    char first[LAYOUT_CELL], restart[LAYOUT_CELL];
+    struct str line = {0};
+    if (choice->workers == 0)
+        return;
+    str_addf(&line, "%s to the first batch", layout_seconds(row->first_batch_s, first));
+    if (row->restart_s >= 0)
+        str_addf(&line, "; %s where workers are kept (persistent_workers)",
+                 layout_seconds(row->restart_s, restart));
+    layout_paragraph(out, "  epoch start    ", 17, str_text(&line));
+    str_done(&line);
+}
+
+static void say_model(const struct tune_result *r, struct str *out)
+{
+    char step[LAYOUT_CELL];
+    struct str line = {0};
+    if (r->step_s > 0)
+        str_addf(&line, "%s a step on a cached batch: takes %.0f samples/s (%lld steps)",
+                 layout_seconds(r->step_s, step), r->step_samples / r->step_s, (long long)r->steps);
+    else if (r->model_error[0])
+        str_addf(&line, "not measured: %s", r->model_error);
+    if (line.length)
+        layout_paragraph(out, "  model          ", 17, str_text(&line));
+    str_done(&line);
+}
+
+/* A line to paste is never broken inside a word, so it may be longer than the rest. */
+static void say_line(const struct tune_result *r, const struct tune_config *choice, struct str *out)
+{
+    struct str line = {0};
+    tune_call_line(&r->facts, choice, &line);
+    str_addf(out, "\nPaste%s%s:\n  ", r->facts.where[0] ? " at " : "", r->facts.where);
+    for (const char *at = str_text(&line); *at; at++)
+        str_add_bytes(out, (unsigned char)*at < ' ' || *at == 127 ? "?" : at, 1);
+    str_add(out, "\n");
+    str_done(&line);
+}
+
+void tune_text(const struct tune_result *r, int colour, struct str *out)
+{
+    struct tune_verdict verdict;
+    struct tune_config choice;
+    char cell[LAYOUT_CELL];
+    int chosen = search_choice(r, &choice) == 0;
+    heading(r, out);
+    table(r, colour, out);
+    str_add(out, "\n");
+    say_sample(&r->facts, out);
+    if (chosen)
+        say_start(r, &choice, out);
+    if (r->cached_rate > 0) {
+        struct str line = {0};
+        str_addf(&line, "%.0f samples/s: what this loader could hand over at no cost a sample",
+                 r->cached_rate);
+        layout_paragraph(out, "  cached batch   ", 17, str_text(&line));
+        str_done(&line);
+    }
+    say_model(r, out);
+    str_addf(out, "  search         %s%s\n", layout_seconds(r->elapsed_s, cell),
+             r->interrupted   ? ", interrupted: more settings were to come"
+             : r->out_of_time ? ", ended by --time: more settings were to come"
+                              : "");
+    tune_judge(r, &verdict);
+    str_add(out, "\n");
+    layout_paragraph(out, "Verdict: ", 9, verdict.sentence);
+    if (chosen)
+        say_line(r, &choice, out);
+}

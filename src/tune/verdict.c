@@ -1,0 +1,96 @@
+/* verdict.c: is it the loader or the model? Compares what the loader gives, with the settings of
+ * today and with the best found, to what the model takes from a cached batch. */
+#include "tune/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Within this of each other neither waits for the other in a way that could be told. */
+#define EVEN_RATIO 1.05
+
+/* Samples/s of today's settings, as the training feels them; NaN when they did not work. */
+static double rate_now(const struct tune_result *r)
+{
+    if (r->now < 0 || r->rows[r->now].status != TUNE_OK)
+        return NAN;
+    return tune_score(&r->facts, &r->rows[r->now], r->facts.now.persistent);
+}
+
+static double rate_best(const struct tune_result *r)
+{
+    struct tune_config choice;
+    if (search_choice(r, &choice) < 0)
+        return NAN;
+    return tune_score(&r->facts, &r->rows[tune_best(r)], choice.persistent);
+}
+
+static void judge_alone(struct tune_verdict *v, double now, double best)
+{
+    if (!(best > 0))
+        snprintf(v->sentence, sizeof v->sentence,
+                 "No settings worked: the errors above say why. Nothing can be recommended.");
+    else if (!(now > 0))
+        snprintf(v->sentence, sizeof v->sentence,
+                 "Your settings do not work here; these give %.0f samples/s.", best);
+    else if (v->gain < EVEN_RATIO)
+        snprintf(v->sentence, sizeof v->sentence,
+                 "Your settings are as good as the best found (%.0f samples/s). The model was not "
+                 "measured.",
+                 now);
+    else
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The loader can be %.1f times as fast: %.0f samples/s instead of %.0f. The model "
+                 "was not measured.",
+                 v->gain, best, now);
+}
+
+static void judge_against(const struct tune_result *r, struct tune_verdict *v, double now,
+                          double best, double model)
+{
+    const char *shared = r->facts.accelerator ? "" : " Model and workers share these CPUs.";
+    if (now >= model / EVEN_RATIO) {
+        v->bottleneck = BOTTLENECK_MODEL;
+        v->factor = now / model;
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The model is the bottleneck: it takes %.0f samples/s, and the loader gives %.1f "
+                 "times that with your settings.%s",
+                 model, v->factor, shared);
+        return;
+    }
+    v->bottleneck = BOTTLENECK_LOADER;
+    v->factor = now > 0 ? model / now : NAN;
+    if (!(now > 0))
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The loader is the bottleneck: your settings do not work here. The best found "
+                 "give %.0f samples/s; the model takes %.0f.%s",
+                 best, model, shared);
+    else if (best >= model / EVEN_RATIO)
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The loader is the bottleneck: the model could take %.1f times what it gives "
+                 "(%.0f against %.0f samples/s). With the settings below it gives %.0f: enough.%s",
+                 v->factor, model, now, best, shared);
+    else if (r->cached_rate < model)
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The loader is the bottleneck: the model could take %.1f times what it gives. The "
+                 "best settings give %.0f samples/s; handing over batches alone allows %.0f, the "
+                 "model takes %.0f: larger or smaller batches, or another way to hand over.%s",
+                 v->factor, best, r->cached_rate, model, shared);
+    else
+        snprintf(v->sentence, sizeof v->sentence,
+                 "The loader is the bottleneck: the model could take %.1f times what it gives. The "
+                 "best settings give %.0f samples/s, the model takes %.0f: a sample must become "
+                 "%.1f times cheaper.%s",
+                 v->factor, best, model, model / best, shared);
+}
+
+void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdict)
+{
+    double now = rate_now(result), best = rate_best(result);
+    double model = result->step_samples / result->step_s;
+    struct tune_verdict v = {.factor = NAN, .gain = best / now};
+    if (best > 0 && isfinite(model) && model > 0)
+        judge_against(result, &v, now, best, model);
+    else
+        judge_alone(&v, now, best);
+    *ret_verdict = v;
+}
