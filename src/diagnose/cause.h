@@ -37,6 +37,7 @@ struct scene {
     struct line_fact *lines; /* owned */
     size_t line_count;
     double line_ms, read_share, decode_share, blocked_share; /* NaN: no line was seen */
+    double sample_read, sample_decode;                       /* of the time at work on samples */
 };
 
 int scene_look(struct scene *s); /* facts, rank, loader and input_ms are set; 0 or -ENOMEM */

@@ -77,7 +77,7 @@ int line_is_library(const struct input_line *l)
 
 static int look_at_lines(struct scene *s)
 {
-    double read = 0, decode = 0, blocked = 0;
+    double read = 0, decode = 0, blocked = 0, of_samples = 0;
     if (facts_lines(s->facts, s->loader->pid, s->loader->loader, &s->lines, &s->line_count) < 0)
         return -ENOMEM;
     for (size_t i = 0; i < s->line_count; i++) {
@@ -88,7 +88,14 @@ static int look_at_lines(struct scene *s)
         read += l->read_ms;
         decode += l->decode_ms;
         blocked += l->blocked_ms;
+        if (l->line->part != LEAT_PART_SAMPLE)
+            continue;
+        of_samples += l->ms;
+        s->sample_read += l->read_ms;
+        s->sample_decode += l->decode_ms;
     }
+    s->sample_read /= of_samples;
+    s->sample_decode /= of_samples;
     s->read_share = read / s->line_ms;
     s->decode_share = decode / s->line_ms;
     s->blocked_share = blocked / s->line_ms;

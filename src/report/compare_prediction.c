@@ -75,10 +75,17 @@ static double measured_gain(const json_t *before, const json_t *after)
            1;
 }
 
-static void say(char *text, size_t bytes, enum followed followed, const char *setting,
+static void say(char *text, size_t bytes, enum followed followed, const char *change,
                 double predicted, double measured)
 {
-    char p[LAYOUT_CELL], m[LAYOUT_CELL];
+    char p[LAYOUT_CELL], m[LAYOUT_CELL], setting[256];
+    size_t n = 0;
+    for (const char *c = change; *c && n + 2 < sizeof setting; c++) { /* "a=1, b=2" */
+        setting[n++] = *c;
+        if (*c == ',' && c[1] != ' ')
+            setting[n++] = ' ';
+    }
+    setting[n] = 0;
     layout_change(predicted, p);
     layout_change(measured, m);
     if (followed == FOLLOWED_YES)

@@ -138,13 +138,6 @@ CREATE TABLE input_lines (       -- where the time of making batches goes, by sa
     PRIMARY KEY (pid, loader, worker, id)
 ) WITHOUT ROWID;
 
-CREATE TABLE predictions (       -- what the verdict promised, for the run after the change
-    cause TEXT PRIMARY KEY,      -- of the finding
-    setting TEXT,                -- the change, as arguments: num_workers=4,persistent_workers=True
-    step_ns INTEGER,             -- step time predicted with it
-    gain REAL                    -- throughput gained, 0.5 is +50 %
-) WITHOUT ROWID;
-
 CREATE TABLE proc_samples (      -- each process of the tree, from /proc; counters are totals so far
     t_ns INTEGER, pid INTEGER, cpu_ns INTEGER, rss_bytes INTEGER, threads INTEGER, fds INTEGER,
     voluntary INTEGER, involuntary INTEGER, minor_faults INTEGER, major_faults INTEGER,
