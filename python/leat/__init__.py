@@ -7,18 +7,36 @@ Nothing here is needed for that. These functions tell leat what it cannot see by
     with leat.phase("tokenize"):   a span with a name of your own
     leat.wrap_loader(stream)       batches from something that is not a DataLoader
     leat.final_summary()           the result of a finished run, as a dict
+
+And what a training that waits for its input may use instead:
+
+    leat.DataLoader                torch's DataLoader, its batches made by C threads where it can be
+    leat.data                      datasets it reads in C
 """
 
 import functools
+import importlib
 import os
 import sys
 
 from leat import _core, _state
 
-__all__ = ["final_summary", "phase", "step", "wrap_loader"]
+__all__ = ["DataLoader", "data", "final_summary", "phase", "step", "wrap_loader"]
 __version__ = _core.VERSION
 
 _on = None  # None: not asked yet
+
+
+def __getattr__(name):
+    """DataLoader and data import torch: not before somebody asks for them."""
+    if name == "DataLoader":
+        from leat._loader import DataLoader
+
+        globals()[name] = DataLoader
+        return DataLoader
+    if name == "data":
+        return importlib.import_module("leat.data")
+    raise AttributeError(f"module 'leat' has no attribute {name!r}")
 
 
 def _recording():
