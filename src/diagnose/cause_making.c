@@ -267,26 +267,26 @@ int slow_sample(const struct scene *s, struct finding *f)
     if (!(s->busy >= BUSY_SHARE) || isnan(s->fetch.mean) ||
         !(s->fetch.mean > or_zero(s->collate.mean)))
         return 0;
-    double share = line_share(s, top), other = 1 - s->read_share - s->decode_share;
+    double share = line_share(s, top), other = 1 - s->sample_read - s->sample_decode;
     double each = s->sample.n > 0 ? s->sample.mean : s->fetch.mean / samples_per_batch(s);
     char parts[96] = "", where[256] = "";
     if (!isnan(other))
         snprintf(parts, sizeof parts, " (read %.0f %%, decode %.0f %%, other %.0f %%)",
-                 100 * s->read_share, 100 * s->decode_share, 100 * other);
+                 100 * s->sample_read, 100 * s->sample_decode, 100 * other);
     if (top)
-        snprintf(where, sizeof where, "; %.0f %% of it is spent in %s:%d", 100 * share,
-                 top->line->file, top->line->line);
+        snprintf(where, sizeof where, " %s:%d takes %.0f %% of making a batch.", top->line->file,
+                 top->line->line, 100 * share);
     finding_cause(f, "SLOW_SAMPLE");
     finding_advise(
-        f, "A sample takes %.2f ms%s%s, and there is no room for more workers than %lld. %s", each,
-        parts, where, (long long)s->loader->num_workers,
-        s->decode_share >= HALF
+        f, "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
+        parts, (long long)s->loader->num_workers, where,
+        s->sample_decode >= HALF
             ? "Decode less: store the images at the size the model needs, or decoded."
             : "Make that line cheaper, or do it once ahead of the training and store the result.");
     prove_part(s, f, "time of a sample", LEAT_PART_SAMPLE, s->sample.mean);
     prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
-    note_lines(s, f, "share of reads", s->read_share);
-    note_lines(s, f, "share of decoding", s->decode_share);
+    note_lines(s, f, "share of reads", s->sample_read);
+    note_lines(s, f, "share of decoding", s->sample_decode);
     prove_busy(s, f);
     place_line(s, top, f);
     struct what_if w = scene_model(s);

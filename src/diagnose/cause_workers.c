@@ -200,7 +200,7 @@ int too_few_workers(const struct scene *s, struct finding *f)
                    "The workers (%d) are busy %.0f %% of the time and there is room for more: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
                    have, 100 * s->busy, w.workers,
-                   needed > w.workers ? "; beyond that, measure" : "");
+                   w.workers >= most && needed > most ? "; beyond that, measure" : "");
     prove_busy(s, f);
     finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);

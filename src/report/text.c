@@ -71,8 +71,12 @@ static void put_verdict(const json_t *summary, int colour, struct str *out)
     str_add(&next, json_find_text(summary, "verdict.action", "Nothing needs to change."));
     double gain = json_find_number(summary, "verdict.predicted_gain", NAN);
     char cell[LAYOUT_CELL];
+    /* A change of the code is predicted as if what it is about cost nothing. */
+    const char *setting = json_find_text(json_array_get(json_object_get(summary, "findings"), 0),
+                                         "predicted.setting", "=");
     if (gain > 0)
-        str_addf(&next, " Predicted: %s throughput.", layout_change(gain, cell));
+        str_addf(&next, " Predicted: %s%s throughput.", strchr(setting, '=') ? "" : "up to ",
+                 layout_change(gain, cell));
     layout_paragraph(out, "Next:    ", 9, str_text(&next));
     str_done(&next);
 }

@@ -82,7 +82,7 @@ static const char *cause_meaning(const char *cause)
     static const struct {
         const char *cause, *meaning;
     } meanings[] = {
-        {"TOO_FEW_WORKERS",     "all workers are busy while cores are free"                   },
+        {"TOO_FEW_WORKERS",     "all workers are busy, and there is room for more"            },
         {"SLOW_SAMPLE",         "making one sample takes long"                                },
         {"SLOW_COLLATE",        "putting samples together into a batch takes long"            },
         {"SLOW_HANDOVER",       "bringing finished batches to the training process takes long"},
@@ -165,7 +165,9 @@ static void put_lines(const json_t *input, struct str *out)
         struct str line = {0};
         if (json_is_object(json_find(item, "below")) || shown++ == MOST_LINES)
             continue;
-        str_addf(&line, "%s:%s %s", json_find_text(item, "file", "?"),
+        const char *file = json_find_text(item, "file", "?");
+        const char *package = strstr(file, "site-packages/");
+        str_addf(&line, "%s:%s %s", package ? package + strlen("site-packages/") : file,
                  layout_count(json_find_number(item, "line", NAN), number),
                  json_find_text(item, "function", ""));
         str_addf(&line, " (%s, %s)", json_find_text(item, "part", "?"),
