@@ -1,0 +1,200 @@
+/* engine.c: slots and flights; see engine.h. */
+#include "load/engine.h"
+
+#include "base/mem.h"
+
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+void engine_init_sync(struct leat_loader *l)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, &monotonic);
+    pthread_cond_init(&l->ready, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* What is whole after a fork is written at engine.h. The threads are the parent's, so what they
+ * were inside of is begun again. */
+static void take_over(struct leat_loader *l)
+{
+    engine_init_sync(l);
+    l->free = l->empty = l->flights = NULL;
+    l->flights_end = &l->flights;
+    l->flying = l->resting = l->started = l->ending = 0;
+    l->held = 0;
+    for (size_t i = 0; i < l->slots_count; i++) {
+        struct slot *slot = l->slots[i];
+        slot->running = 0;
+        if (slot->state == SLOT_HELD && atomic_load(&slot->refs) > 0) {
+            l->held++;
+            continue;
+        }
+        struct slot **list = slot->memory ? &l->free : &l->empty;
+        slot->state = slot->memory ? SLOT_FREE : SLOT_EMPTY;
+        slot->next = *list;
+        *list = slot;
+        l->resting += slot->state == SLOT_FREE;
+    }
+    l->next_begin = l->next_deliver;
+}
+
+void engine_enter(struct leat_loader *l)
+{
+    pid_t me = getpid(), owner = atomic_load(&l->pid);
+    while (owner != me) {
+        /* One thread of the child takes over; others that come meanwhile wait for it. */
+        if (owner != -me && atomic_compare_exchange_strong(&l->pid, &owner, -me)) {
+            take_over(l);
+            atomic_store(&l->pid, me);
+            return;
+        }
+        sched_yield();
+        owner = atomic_load(&l->pid);
+    }
+}
+
+int engine_has_more(const struct leat_loader *l)
+{
+    if (l->options.order == LEAT_ORDER_GIVEN)
+        return l->next_begin < l->next_submit;
+    return l->begun && l->next_begin < share_batches(&l->share);
+}
+
+/* One more slot struct, without memory. */
+static struct slot *make_slot(struct leat_loader *l)
+{
+    if (mem_reserve(&l->slots, &l->slots_capacity, l->slots_count + 1, sizeof *l->slots) < 0)
+        return NULL;
+    struct slot *slot = mem_alloc(sizeof *slot);
+    if (!slot)
+        return NULL;
+    slot->loader = l;
+    l->slots[l->slots_count++] = slot;
+    return slot;
+}
+
+/* A slot with memory that is in no list; NULL when the budget or the machine has no more. */
+static struct slot *find_slot(struct leat_loader *l)
+{
+    struct slot *slot = l->free;
+    if (slot) {
+        l->free = slot->next;
+        l->resting--;
+        return slot;
+    }
+    if (l->with_memory >= l->most_slots)
+        return NULL;
+    slot = l->empty;
+    if (slot)
+        l->empty = slot->next;
+    else if (!(slot = make_slot(l)))
+        return NULL;
+    if (slot_get_memory(slot, &l->layout) < 0) {
+        slot->state = SLOT_EMPTY;
+        slot->next = l->empty;
+        l->empty = slot;
+        return NULL;
+    }
+    l->with_memory++;
+    return slot;
+}
+
+static void begin_flight(struct leat_loader *l, struct slot *slot)
+{
+    int64_t number = l->next_begin++;
+    slot->batch.epoch = l->epoch;
+    slot->batch.number = number;
+    if (l->options.order == LEAT_ORDER_GIVEN) {
+        slot->batch.samples = l->given_samples[number % l->options.ahead];
+    } else {
+        slot->batch.samples = share_batch_samples(&l->share, number);
+        slot->first_position = share_position(&l->share, number * l->share.batch_size);
+    }
+    slot->pieces = (slot->batch.samples + l->piece - 1) / l->piece;
+    slot->claimed = slot->finished = 0;
+    slot->read_ns = 0;
+    slot->bad_count = 0;
+    slot->bad_lost = 0;
+    slot->state = SLOT_FLIGHT;
+    slot->next = NULL;
+    *l->flights_end = slot;
+    l->flights_end = &slot->next;
+    l->flying++;
+}
+
+void engine_begin_flights(struct leat_loader *l)
+{
+    int began = 0;
+    while (l->flying < l->options.ahead && engine_has_more(l)) {
+        struct slot *slot = find_slot(l);
+        if (!slot)
+            break;
+        begin_flight(l, slot);
+        began = 1;
+    }
+    if (began)
+        pthread_cond_broadcast(&l->work);
+}
+
+struct slot *engine_take_flight(struct leat_loader *l)
+{
+    struct slot *slot = l->flights;
+    l->flights = slot->next;
+    if (!l->flights)
+        l->flights_end = &l->flights;
+    l->flying--;
+    slot->next = NULL;
+    slot->state = SLOT_HELD;
+    l->held++;
+    return slot;
+}
+
+void engine_forget_flights(struct leat_loader *l)
+{
+    for (struct slot *slot = l->flights; slot; slot = slot->next)
+        slot->claimed = slot->pieces;
+    while (l->flights) {
+        while (l->flights->running)
+            pthread_cond_wait(&l->ready, &l->lock);
+        engine_return_slot(l, engine_take_flight(l));
+    }
+}
+
+void engine_return_slot(struct leat_loader *l, struct slot *slot)
+{
+    /* Two more than fly: the batch the consumer works on, and the one it still names while it
+     * asks for the next. */
+    int enough = l->flying + l->resting >= l->options.ahead + 2;
+    struct slot **list = enough ? &l->empty : &l->free;
+    l->held--;
+    if (enough) {
+        slot_drop_memory(slot);
+        slot->state = SLOT_EMPTY;
+        l->with_memory--;
+    } else {
+        slot->state = SLOT_FREE;
+        l->resting++;
+    }
+    slot->next = *list;
+    *list = slot;
+}
+
+void engine_unref(struct leat_loader *l)
+{
+    if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->ready);
+    mem_free(l->slots);
+    mem_free(l->errors);
+    mem_free(l->given);
+    mem_free(l->given_samples);
+    leat_source_unref(l->source);
+    mem_free(l);
+}

@@ -1,0 +1,134 @@
+/* engine.h: the inside of a loader.
+ *
+ *     flights   |slot|slot|slot|  in the order of delivery, at most `ahead`
+ *                 ▲          each is cut into pieces of some 50 us; a thread claims a piece of the
+ *                 │          first flight that has one left, makes its indices, reads its samples
+ *     threads  ───┘          into their rows, and claims the next
+ *     next()   takes the first flight when all its pieces are finished; while they are not, it
+ *              makes pieces of that very flight itself
+ *     free     slots between two batches
+ *     held     slots the consumer has; the last unref() brings them back to `free`
+ *
+ * Who does what. Flights are begun, delivered and forgotten, and slots are made, by the consumer's
+ * calls alone; threads only count pieces, and unref() only moves one slot. So whenever the
+ * consumer's thread forks, all lists are whole, and the child can go on: engine_enter() sees the
+ * new pid, makes the lock anew, takes back every slot that is not held, and starts over at the
+ * first batch that was not delivered.
+ *
+ * One lock for everything: it is taken twice for each piece, and once for each next() and unref().
+ */
+#ifndef LEAT_LOAD_ENGINE_H
+#define LEAT_LOAD_ENGINE_H
+
+#include "load/sampler.h"
+#include "load/slot.h"
+#include "load/source.h"
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#define ENGINE_MOST_THREADS 256
+#define PIECE_MOST_SAMPLES  4096
+
+struct engine_thread {
+    pthread_t id;
+    struct leat_loader *loader;
+    int number;
+};
+
+struct leat_loader {
+    /* Set once. */
+    struct leat_source *source; /* a reference */
+    struct leat_loader_options options;
+    struct slot_layout layout;
+    uint64_t slot_bytes;
+    int64_t most_slots; /* that the budget allows */
+    int64_t piece;      /* samples of a piece of work */
+    int stream;         /* batches exceed the caches */
+
+    _Atomic pid_t pid;  /* whose threads these are; its negative while a child takes over */
+    atomic_int stopped; /* leat_loader_stop() */
+    atomic_long refs;   /* one of the handle, one of each held batch */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* a piece can be claimed, or threads must end */
+    pthread_cond_t ready; /* a flight is finished, a thread has left, a slot came back, or stop */
+
+    /* Under the lock. */
+    struct slot **slots; /* all of them; the array and its structs only grow */
+    size_t slots_count, slots_capacity;
+    struct slot *free, *empty;           /* lists by slot.next */
+    struct slot *flights, **flights_end; /* first to be delivered first */
+    int flying, resting;                 /* flights; free slots */
+    int64_t with_memory;                 /* slots that are not EMPTY */
+    int64_t held;                        /* slots the consumer has */
+    int closed;                          /* the handle is gone: slots free themselves */
+    int ending;                          /* threads must end */
+    int started, active;                 /* threads made; those that may work */
+    struct engine_thread threads[ENGINE_MOST_THREADS];
+    uint64_t first_start_ns;
+    struct leat_loader_stats stats;
+    struct leat_loader_error *errors; /* the first LEAT_ERRORS_KEPT */
+    size_t errors_count, errors_capacity;
+
+    /* Written by the consumer's calls alone, under the lock and while no piece is claimed where
+     * threads read it too (epoch, sampler, given). */
+    uint64_t epoch;
+    int begun; /* an epoch was started or resumed */
+    struct sampler sampler;
+    struct share share;
+    int64_t next_deliver, next_begin; /* numbers of batches */
+    int64_t next_submit;              /* GIVEN: the number after the last one submitted */
+    int64_t spare;                    /* SKIP: samples taken from the end of the share */
+    int64_t *given; /* GIVEN: indices of batch i at (i % ahead) * batch_size, until delivery */
+    int64_t *given_samples; /* GIVEN: of batch i at i % ahead */
+};
+
+/* engine.c: slots and flights. They want the lock held unless they say otherwise. */
+
+void engine_init_sync(struct leat_loader *l); /* without the lock: makes it */
+
+/* First thing in every public call: after a fork, makes the loader this process's own. Without the
+ * lock. */
+void engine_enter(struct leat_loader *l);
+
+/* Begins flights while there are batches, slots and room. */
+void engine_begin_flights(struct leat_loader *l);
+
+/* Whether there is a batch that was not begun. */
+int engine_has_more(const struct leat_loader *l);
+
+/* Takes the first flight out of the list; its slot is then HELD. */
+struct slot *engine_take_flight(struct leat_loader *l);
+
+/* Takes all flights back, waiting for threads that are inside. */
+void engine_forget_flights(struct leat_loader *l);
+
+/* A HELD slot comes back: it is free for the next batch, or gives up its memory where enough
+ * others rest. */
+void engine_return_slot(struct leat_loader *l, struct slot *slot);
+
+void engine_unref(struct leat_loader *l); /* without the lock; frees with the last reference */
+
+/* work.c: pieces and threads. */
+
+/* Claims a piece of `only`, or of the first flight that has one when NULL. Lock held. 1 or 0. */
+int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
+               int64_t *ret_piece);
+
+/* Makes the piece. Lock held at call and return, not between. Returns the nanoseconds it took. */
+uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece);
+
+void work_start_threads(struct leat_loader *l); /* up to `active`; lock held */
+void work_end_threads(struct leat_loader *l);   /* lock not held */
+
+/* repair.c: what next() does about the bad samples of a finished flight. */
+
+/* 0: the batch is whole and batch.samples is final (0: nothing is left, the epoch is over).
+ * Negative: the error of RAISE. No lock held; the slot is the consumer's. */
+int repair_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err);
+
+/* options.c: what was asked for, made definite. */
+int options_settle(struct leat_loader *l, struct leat_err *err);
+
+#endif

@@ -1,0 +1,381 @@
+/* loader.c: the public calls that make, run and end a loader; the idea is at engine.h. */
+#include "load/engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "leat/recorder.h"
+
+#include <unistd.h>
+
+/* ---- making and ending ------------------------------------------------------------------------
+ */
+static int make_given(struct leat_loader *l)
+{
+    size_t ahead = (size_t)l->options.ahead, indices;
+    if (__builtin_mul_overflow(ahead, (size_t)l->options.batch_size, &indices))
+        return -ENOMEM;
+    l->given = mem_alloc_array(indices, sizeof *l->given);
+    l->given_samples = mem_alloc_array(ahead, sizeof *l->given_samples);
+    return l->given && l->given_samples ? 0 : -ENOMEM;
+}
+
+int leat_loader_new(struct leat_source *source, const struct leat_loader_options *options,
+                    struct leat_loader **ret_loader, struct leat_err *err)
+{
+    struct leat_loader *l = mem_alloc(sizeof *l);
+    if (!l)
+        return err_set(err, -ENOMEM, "No memory for a loader.");
+    l->source = leat_source_ref(source);
+    l->options = *options;
+    l->flights_end = &l->flights;
+    atomic_init(&l->refs, 1);
+    atomic_init(&l->pid, getpid());
+    engine_init_sync(l);
+    int failed = options_settle(l, err);
+    if (!failed && options->order == LEAT_ORDER_GIVEN) {
+        l->begun = 1;
+        sampler_init(&l->sampler, LEAT_ORDER_GIVEN, source->count, options->seed, 0, 1, 1, 1);
+        if (make_given(l) < 0)
+            failed =
+                err_set(err, -ENOMEM, "No memory for the indices of %d batches.", l->options.ahead);
+    }
+    if (failed) {
+        engine_unref(l);
+        return failed;
+    }
+    *ret_loader = l;
+    return 0;
+}
+
+void leat_loader_close(struct leat_loader *l)
+{
+    if (!l)
+        return;
+    engine_enter(l);
+    work_end_threads(l);
+    pthread_mutex_lock(&l->lock);
+    engine_forget_flights(l);
+    l->closed = 1;
+    for (size_t i = 0; i < l->slots_count; i++)
+        if (l->slots[i]->state != SLOT_HELD)
+            slot_free(l->slots[i]); /* the others free themselves in leat_batch_unref() */
+    l->slots_count = 0;
+    pthread_mutex_unlock(&l->lock);
+    engine_unref(l);
+}
+
+/* ---- beginning --------------------------------------------------------------------------------
+ */
+static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
+{
+    const struct leat_loader_options *o = &l->options;
+    pthread_mutex_lock(&l->lock);
+    engine_forget_flights(l);
+    l->epoch = at->epoch;
+    sampler_init(&l->sampler, (enum leat_order)at->order, l->source->count, at->seed, at->epoch,
+                 at->block, at->mix, at->window);
+    share_init(&l->share, l->source->count, at->position, o->batch_size, o->rank, o->world_size,
+               o->drop_last);
+    l->next_begin = l->next_deliver = l->next_submit = 0;
+    /* Another world has other shares: what was spare there has its turn here. */
+    l->spare = at->rank == o->rank && at->world_size == o->world_size ? at->spare : 0;
+    l->begun = 1;
+    atomic_store(&l->stopped, 0);
+    if (!l->first_start_ns)
+        l->first_start_ns = clock_now_ns();
+    engine_begin_flights(l);
+    work_start_threads(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static struct leat_loader_state fresh_state(const struct leat_loader *l, uint64_t epoch)
+{
+    const struct leat_loader_options *o = &l->options;
+    return (struct leat_loader_state){.version = LEAT_STATE_VERSION,
+                                      .order = o->order,
+                                      .seed = o->seed,
+                                      .epoch = epoch,
+                                      .samples = l->source->count,
+                                      .block = o->block,
+                                      .mix = o->mix,
+                                      .window = o->window,
+                                      .rank = o->rank,
+                                      .world_size = o->world_size};
+}
+
+int leat_loader_start(struct leat_loader *l, uint64_t epoch, struct leat_err *err)
+{
+    engine_enter(l);
+    struct leat_loader_state state = fresh_state(l, epoch);
+    begin_at(l, &state);
+    return 0;
+}
+
+int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret_state,
+                      struct leat_err *err)
+{
+    if (l->options.order == LEAT_ORDER_GIVEN)
+        return err_set(err, -LEAT_E_USAGE,
+                       "The order is the caller's, so where it stands is the caller's to keep.");
+    struct leat_loader_state state = fresh_state(l, l->epoch);
+    state.position = l->begun ? share_delivered(&l->share, l->next_deliver) : 0;
+    state.spare = l->spare;
+    *ret_state = state;
+    return 0;
+}
+
+int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *state,
+                       struct leat_err *err)
+{
+    if (state->version != LEAT_STATE_VERSION)
+        return err_set(err, -LEAT_E_VERSION,
+                       "The state has version %u; this leat knows version %d.", state->version,
+                       LEAT_STATE_VERSION);
+    if (state->samples != l->source->count)
+        return err_set(err, -LEAT_E_USAGE,
+                       "The state is of a source of %lld samples; this one has %lld.",
+                       (long long)state->samples, (long long)l->source->count);
+    if (l->options.order == LEAT_ORDER_GIVEN || state->order >= LEAT_ORDER_GIVEN)
+        return err_set(err, -LEAT_E_USAGE,
+                       "The order is the caller's, so where it stands is the caller's to keep.");
+    if (state->position < 0 || state->position > state->samples || state->spare < 0 ||
+        state->spare > state->samples || state->block < 1 || state->window < 1 || state->mix < 1 ||
+        state->mix > SAMPLER_MOST_MIX || state->block > INT64_MAX / SAMPLER_MOST_MIX)
+        return err_set(err, -LEAT_E_CORRUPT, "The state is damaged: its numbers do not fit.");
+    engine_enter(l);
+    /* From here on the loader is of the state's order: later epochs and states follow it. */
+    l->options.order = (enum leat_order)state->order;
+    l->options.seed = state->seed;
+    l->options.block = state->block;
+    l->options.mix = state->mix;
+    l->options.window = state->window;
+    begin_at(l, state);
+    return 0;
+}
+
+int leat_loader_submit(struct leat_loader *l, const int64_t *indices, int64_t samples,
+                       struct leat_err *err)
+{
+    engine_enter(l);
+    if (l->options.order != LEAT_ORDER_GIVEN)
+        return err_set(err, -LEAT_E_USAGE, "This loader has an order of its own.");
+    if (samples < 1 || samples > l->options.batch_size)
+        return err_set(err, -LEAT_E_USAGE, "A batch has 1 to %lld samples, not %lld.",
+                       (long long)l->options.batch_size, (long long)samples);
+    if (l->next_submit - l->next_deliver >= l->options.ahead)
+        return 0;
+    int64_t place = l->next_submit % l->options.ahead;
+    int64_t *given = l->given + place * l->options.batch_size;
+    for (int64_t i = 0; i < samples; i++) {
+        if (indices[i] < 0 || indices[i] >= l->source->count)
+            return err_set(err, -ERANGE, "Index %lld is outside the source of %lld samples.",
+                           (long long)indices[i], (long long)l->source->count);
+        given[i] = indices[i];
+    }
+    pthread_mutex_lock(&l->lock);
+    l->given_samples[place] = samples;
+    l->next_submit++;
+    if (!l->first_start_ns)
+        l->first_start_ns = clock_now_ns();
+    engine_begin_flights(l);
+    work_start_threads(l);
+    pthread_mutex_unlock(&l->lock);
+    return 1;
+}
+
+/* ---- delivering -------------------------------------------------------------------------------
+ */
+struct patience {
+    int forever;
+    struct timespec until;
+};
+
+static struct patience patience_of(int timeout_ms)
+{
+    struct patience p = {.forever = timeout_ms < 0};
+    uint64_t until = clock_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : 0);
+    p.until = (struct timespec){(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
+    return p;
+}
+
+/* 0, or -ETIMEDOUT. */
+static int wait_ready(struct leat_loader *l, const struct patience *p)
+{
+    if (p->forever)
+        return -pthread_cond_wait(&l->ready, &l->lock);
+    return -pthread_cond_timedwait(&l->ready, &l->lock, &p->until);
+}
+
+/* Nothing flies although there is more to come: no slot could be had. */
+static int no_slot(struct leat_loader *l, struct leat_err *err)
+{
+    if (!l->held)
+        return err_set(err, -ENOMEM, "No memory for a batch of %.1f MiB.",
+                       (double)l->slot_bytes / (1 << 20));
+    if (l->options.when_full == LEAT_FULL_WAIT)
+        return 0;
+    l->stats.full++;
+    return err_set(err, -LEAT_E_FULL,
+                   "All %lld batches that fit into the memory budget of %.1f MiB are still held: "
+                   "let go of some, copy what is to be kept, or raise the budget.",
+                   (long long)l->held, (double)l->options.memory_bytes / (1 << 20));
+}
+
+/* Lock held. 1: the first flight is finished. 0: there is none left. */
+static int await_flight(struct leat_loader *l, const struct patience *p, struct leat_err *err)
+{
+    for (;;) {
+        if (atomic_load(&l->stopped))
+            return err_set(err, -ECANCELED, "The loader was stopped.");
+        engine_begin_flights(l);
+        struct slot *slot = l->flights;
+        int failed = 0;
+        if (!slot && !engine_has_more(l))
+            return 0;
+        if (!slot && (failed = no_slot(l, err)) < 0)
+            return failed;
+        if (slot && slot->finished == slot->pieces)
+            return 1;
+        int64_t piece;
+        if (slot && (!l->options.no_help || !l->started) && work_claim(l, slot, &slot, &piece)) {
+            l->stats.help_ns += work_make(l, slot, piece);
+            continue;
+        }
+        if ((failed = wait_ready(l, p)) < 0)
+            return err_set(err, failed, "No batch came in time.");
+    }
+}
+
+static int count_ready(const struct leat_loader *l)
+{
+    int ready = 0;
+    for (const struct slot *s = l->flights; s && s->finished == s->pieces; s = s->next)
+        ready++;
+    return ready;
+}
+
+/* Lock held. Takes the first flight when it is finished, and keeps the books of waiting. */
+static int take_next(struct leat_loader *l, const struct patience *p, struct slot **ret_slot,
+                     struct leat_err *err)
+{
+    int ready = count_ready(l);
+    uint64_t t0 = ready ? 0 : clock_now_ns();
+    int got = await_flight(l, p, err);
+    if (!ready && got) {
+        l->stats.waits++;
+        l->stats.wait_ns += clock_now_ns() - t0;
+    }
+    if (got <= 0)
+        return got;
+    l->stats.ready_sum += (uint64_t)ready;
+    *ret_slot = engine_take_flight(l);
+    l->next_deliver++;
+    engine_begin_flights(l); /* the threads go on while the consumer works */
+    if (l->options.recorder_loader > 0) {
+        uint32_t id = (uint32_t)l->options.recorder_loader - 1;
+        leat_part(id, LEAT_PART_FETCH, (*ret_slot)->read_ns, l->layout.bytes);
+        leat_part(id, LEAT_PART_READY, (uint64_t)ready, 0);
+    }
+    return 1;
+}
+
+static void count_delivered(struct leat_loader *l, const struct slot *slot)
+{
+    uint64_t sample_bytes = 0;
+    for (uint32_t f = 0; f < l->layout.fields; f++)
+        sample_bytes += l->layout.row_bytes[f];
+    l->stats.batches++;
+    l->stats.samples += (uint64_t)slot->batch.samples;
+    l->stats.bytes += (uint64_t)slot->batch.samples * sample_bytes;
+}
+
+int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **ret_batch,
+                     struct leat_err *err)
+{
+    engine_enter(l);
+    if (!l->begun)
+        return err_set(err, -LEAT_E_USAGE, "No epoch was started.");
+    struct patience patience = patience_of(timeout_ms);
+    struct slot *slot;
+    int got, failed;
+    pthread_mutex_lock(&l->lock);
+    work_start_threads(l); /* after a fork there are none */
+    while ((got = take_next(l, &patience, &slot, err)) > 0) {
+        pthread_mutex_unlock(&l->lock);
+        failed = slot->bad_count || slot->bad_lost || l->spare ? repair_batch(l, slot, err) : 0;
+        pthread_mutex_lock(&l->lock);
+        if (!failed && slot->batch.samples) {
+            count_delivered(l, slot);
+            atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
+            atomic_store_explicit(&slot->refs, 1, memory_order_relaxed);
+            *ret_batch = &slot->batch;
+            break;
+        }
+        engine_return_slot(l, slot);
+        if (failed) {
+            got = failed;
+            break;
+        }
+        /* Every sample of it was left out, or taken for an earlier batch: on to the next one. */
+    }
+    pthread_mutex_unlock(&l->lock);
+    return got;
+}
+
+struct leat_batch *leat_batch_ref(struct leat_batch *batch)
+{
+    atomic_fetch_add_explicit(&((struct slot *)batch)->refs, 1, memory_order_relaxed);
+    return batch;
+}
+
+void leat_batch_unref(struct leat_batch *batch)
+{
+    struct slot *slot = (struct slot *)batch;
+    if (!slot || atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    struct leat_loader *l = slot->loader;
+    engine_enter(l);
+    pthread_mutex_lock(&l->lock);
+    if (l->closed) {
+        slot_free(slot);
+    } else if (slot->state == SLOT_HELD) { /* else a child's engine_enter() just took it back */
+        engine_return_slot(l, slot);
+        pthread_cond_broadcast(&l->ready);
+    }
+    pthread_mutex_unlock(&l->lock);
+    engine_unref(l);
+}
+
+void leat_loader_stop(struct leat_loader *l)
+{
+    engine_enter(l);
+    atomic_store(&l->stopped, 1);
+    pthread_mutex_lock(&l->lock);
+    pthread_cond_broadcast(&l->ready);
+    pthread_mutex_unlock(&l->lock);
+}
+
+int64_t leat_loader_batches(const struct leat_loader *l)
+{
+    if (l->options.order == LEAT_ORDER_GIVEN)
+        return -1;
+    struct share whole;
+    share_init(&whole, l->source->count, 0, l->options.batch_size, l->options.rank,
+               l->options.world_size, l->options.drop_last);
+    return share_batches(&whole);
+}
+
+int leat_loader_set_threads(struct leat_loader *l, int threads, struct leat_err *err)
+{
+    if (threads < 1 || threads > ENGINE_MOST_THREADS)
+        return err_set(err, -LEAT_E_USAGE, "threads must be 1 to %d, not %d.", ENGINE_MOST_THREADS,
+                       threads);
+    engine_enter(l);
+    pthread_mutex_lock(&l->lock);
+    l->active = threads;
+    if (l->started) /* else they start with the epoch */
+        work_start_threads(l);
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}

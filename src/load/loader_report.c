@@ -1,0 +1,85 @@
+/* loader_report.c: what a loader says of itself: figures, errors, plan. */
+#include "load/engine.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The calls below change nothing that a caller can see, but the lock is a lock. */
+static struct leat_loader *enter(const struct leat_loader *loader)
+{
+    struct leat_loader *l = (struct leat_loader *)loader;
+    engine_enter(l);
+    pthread_mutex_lock(&l->lock);
+    return l;
+}
+
+void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stats *ret_stats)
+{
+    struct leat_loader *l = enter(loader);
+    struct leat_loader_stats s = l->stats;
+    s.elapsed_ns = l->first_start_ns ? clock_now_ns() - l->first_start_ns : 0;
+    s.threads = l->active;
+    s.ahead = l->options.ahead;
+    s.slots = (int32_t)l->with_memory;
+    s.slots_held = (int32_t)l->held;
+    s.slot_bytes = l->slot_bytes;
+    s.memory_bytes = (uint64_t)l->with_memory * l->slot_bytes;
+    s.memory_most_bytes = l->options.memory_bytes;
+    pthread_mutex_unlock(&l->lock);
+    *ret_stats = s;
+}
+
+size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
+                          struct leat_loader_error *errors, size_t capacity)
+{
+    struct leat_loader *l = enter(loader);
+    size_t count = first < l->errors_count ? l->errors_count - first : 0;
+    if (count > capacity)
+        count = capacity;
+    if (count)
+        memcpy(errors, l->errors + first, count * sizeof *errors);
+    pthread_mutex_unlock(&l->lock);
+    return count;
+}
+
+static void order_text(const struct leat_loader_options *o, char *text, size_t bytes)
+{
+    switch (o->order) {
+    case LEAT_ORDER_SEQUENTIAL: snprintf(text, bytes, "sequential"); return;
+    case LEAT_ORDER_FULL: snprintf(text, bytes, "full permutation, computed, not stored"); return;
+    case LEAT_ORDER_QUASI:
+        snprintf(text, bytes, "quasi: blocks of %lld samples shuffled, %lld of them mixed",
+                 (long long)o->block, (long long)o->mix);
+        return;
+    case LEAT_ORDER_WINDOW:
+        snprintf(text, bytes, "shuffled within windows of %lld samples", (long long)o->window);
+        return;
+    case LEAT_ORDER_GIVEN: snprintf(text, bytes, "given by the caller, batch by batch"); return;
+    }
+}
+
+int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
+{
+    static const char *const on_error[] = {"raise", "skip", "replace"};
+    const struct leat_loader_options *o = &loader->options;
+    char order[128];
+    order_text(o, order, sizeof order);
+    return snprintf(text, bytes,
+                    "source: %s\n"
+                    "order: %s; seed %llu; rank %d of %d\n"
+                    "decode: none\n"
+                    "operators: none\n"
+                    "batch: %lld samples%s, %.1f MiB, rows without gaps\n"
+                    "threads: %d, %s; pieces of %lld samples\n"
+                    "slots: %d ahead, at most %lld (%.1f MiB)\n"
+                    "on_error: %s\n"
+                    "device: cpu\n",
+                    loader->source->text, order, (unsigned long long)o->seed, o->rank,
+                    o->world_size, (long long)o->batch_size, o->drop_last ? ", whole only" : "",
+                    (double)loader->layout.bytes / (1 << 20), loader->active,
+                    o->no_help ? "the consumer only waits" : "and the consumer while it waits",
+                    (long long)loader->piece, o->ahead, (long long)loader->most_slots,
+                    (double)o->memory_bytes / (1 << 20), on_error[o->on_error]);
+}

@@ -1,0 +1,156 @@
+/* options.c: what was asked for, made definite: every default is chosen here, once, with its
+ * reason, and what cannot work is refused with a sentence. */
+#include "load/engine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+/* A piece of work: long beside the two lockings it costs (some 0.1 us), short beside the making of
+ * a batch, so that the threads end it together. */
+#define PIECE_NS       50000.0
+#define PIECE_LEAST_NS 5000.0
+
+/* Ahead of the consumer by default: enough that a hiccup of some batches is not felt, bounded for
+ * batches that are large. */
+#define AHEAD_BYTES (64u << 20)
+#define AHEAD_LEAST 2
+#define AHEAD_MOST  16
+#define AHEAD_LIMIT 1024
+
+/* QUASI by default: blocks of about a megabyte, the size at which disks and networks read at full
+ * speed, sixteen of them mixed. */
+#define BLOCK_BYTES    (1u << 20)
+#define MIX_BLOCKS     16
+
+#define WINDOW_SAMPLES 4096
+
+/* Batches from this size on are written past the caches: they do not stay there until the consumer
+ * reads them, and a write that goes through them first reads what it overwrites. Measured by
+ * bench/load_gather.c. */
+#define STREAM_BYTES (8u << 20)
+
+static int cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than a cpu_set_t holds */
+    return online > 0 ? (int)online : 1;
+}
+
+static int settle_threads(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    if (o->threads < LEAT_THREADS_NONE || o->threads > ENGINE_MOST_THREADS)
+        return err_set(err, -LEAT_E_USAGE, "threads must be %d to %d, not %d.", LEAT_THREADS_NONE,
+                       ENGINE_MOST_THREADS, o->threads);
+    if (o->threads == LEAT_THREADS_NONE && o->no_help)
+        return err_set(err, -LEAT_E_USAGE,
+                       "Without threads and without help nobody is left to "
+                       "make batches.");
+    if (o->threads == 0)
+        o->threads = cores() > 1 ? cores() - 1 : 1;
+    if (o->threads > ENGINE_MOST_THREADS)
+        o->threads = ENGINE_MOST_THREADS;
+    l->active = o->threads == LEAT_THREADS_NONE ? 0 : o->threads;
+    return 0;
+}
+
+static int settle_memory(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    if (slot_layout_init(&l->layout, l->source, o->batch_size) < 0)
+        return err_set(err, -LEAT_E_USAGE, "A batch of %lld samples is larger than any memory.",
+                       (long long)o->batch_size);
+    l->slot_bytes = slot_cost_bytes(&l->layout);
+    if (!o->memory_bytes) {
+        uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        o->memory_bytes = machine / 4;
+    }
+    l->most_slots = (int64_t)(o->memory_bytes / l->slot_bytes);
+    if (l->most_slots < 2)
+        return err_set(err, -LEAT_E_FULL,
+                       "A batch takes %.1f MiB and the memory budget is %.1f MiB, which must hold "
+                       "two: make the batch smaller or the budget larger.",
+                       (double)l->slot_bytes / (1 << 20), (double)o->memory_bytes / (1 << 20));
+    if (!o->ahead) {
+        uint64_t fit = AHEAD_BYTES / l->slot_bytes;
+        o->ahead = fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
+    }
+    if (o->threads == LEAT_THREADS_NONE)
+        o->ahead = 1;
+    if (o->ahead < 1 || o->ahead > AHEAD_LIMIT)
+        return err_set(err, -LEAT_E_USAGE, "ahead must be 0 to %d, not %d.", AHEAD_LIMIT, o->ahead);
+    if (o->ahead > l->most_slots - 1)
+        o->ahead = (int)(l->most_slots - 1);
+    l->stream = l->layout.bytes >= STREAM_BYTES;
+    return 0;
+}
+
+static int settle_order(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    uint64_t sample_bytes = 1;
+    for (uint32_t f = 0; f < l->layout.fields; f++)
+        sample_bytes += l->layout.row_bytes[f];
+    if (!o->block)
+        o->block = (int64_t)(BLOCK_BYTES / sample_bytes) + 1;
+    if (!o->mix)
+        o->mix = MIX_BLOCKS;
+    if (!o->window)
+        o->window = WINDOW_SAMPLES;
+    /* A group of mixed blocks is one permutation: block * mix must fit. */
+    if (o->block < 1 || o->window < 1 || o->mix < 1 || o->mix > SAMPLER_MOST_MIX ||
+        o->block > INT64_MAX / SAMPLER_MOST_MIX)
+        return err_set(err, -LEAT_E_USAGE,
+                       "block and window must be positive, mix 1 to %d; they are %lld, %lld and "
+                       "%lld.",
+                       SAMPLER_MOST_MIX, (long long)o->block, (long long)o->window,
+                       (long long)o->mix);
+    if ((unsigned)o->order > LEAT_ORDER_GIVEN)
+        return err_set(err, -LEAT_E_USAGE, "There is no order %d.", (int)o->order);
+    return 0;
+}
+
+static int settle_ranks(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    if (!o->world_size)
+        o->world_size = 1;
+    if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
+        return err_set(err, -LEAT_E_USAGE, "Rank %d of a world of %d does not exist.", o->rank,
+                       o->world_size);
+    return 0;
+}
+
+/* Samples of a piece: PIECE_NS of work, or less so that a batch has some pieces for each thread. */
+static void settle_piece(struct leat_loader *l)
+{
+    double sample_ns = l->source->sample_ns > 1 ? l->source->sample_ns : 1;
+    double most = PIECE_NS / sample_ns, least = PIECE_LEAST_NS / sample_ns;
+    double fair = (double)l->options.batch_size / (4.0 * (l->active + 1));
+    double piece = fair < least ? least : fair > most ? most : fair;
+    l->piece = piece < 1 ? 1 : piece > PIECE_MOST_SAMPLES ? PIECE_MOST_SAMPLES : (int64_t)piece;
+    if (l->piece > 16)
+        l->piece -= l->piece % 16; /* two threads seldom share a cache line */
+}
+
+int options_settle(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    if (o->batch_size < 1)
+        return err_set(err, -LEAT_E_USAGE, "batch_size must be positive, not %lld.",
+                       (long long)o->batch_size);
+    if ((unsigned)o->on_error > LEAT_ERROR_REPLACE || (unsigned)o->when_full > LEAT_FULL_WAIT)
+        return err_set(err, -LEAT_E_USAGE, "on_error or when_full is none of the known ones.");
+    int failed = settle_threads(l, err);
+    if (!failed)
+        failed = settle_memory(l, err);
+    if (!failed)
+        failed = settle_order(l, err);
+    if (!failed)
+        failed = settle_ranks(l, err);
+    if (!failed)
+        settle_piece(l);
+    return failed;
+}

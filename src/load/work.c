@@ -1,0 +1,164 @@
+/* work.c: the pieces of a batch, and the threads that make them; see engine.h. */
+#include "load/engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Decoders of the formats to come need some stack; the default of 8 MiB would only be counted
+ * against limits on address space. */
+#define STACK_BYTES (1u << 20)
+
+int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot, int64_t *ret_piece)
+{
+    struct slot *slot = only ? only : l->flights;
+    while (slot && slot->claimed == slot->pieces)
+        slot = only ? NULL : slot->next;
+    if (!slot)
+        return 0;
+    *ret_slot = slot;
+    *ret_piece = slot->claimed++;
+    slot->running++;
+    return 1;
+}
+
+/* Takes down what the source says of bad samples; sorted and judged at delivery. */
+struct piece_report {
+    struct source_report base;
+    struct leat_loader *loader;
+    struct slot *slot;
+    int64_t first_row;
+};
+
+static void note_bad(struct source_report *base, size_t place, int code, const char *text)
+{
+    struct piece_report *report = (struct piece_report *)base;
+    struct slot *slot = report->slot;
+    pthread_mutex_lock(&report->loader->lock);
+    if (mem_reserve(&slot->bad, &slot->bad_capacity, slot->bad_count + 1, sizeof *slot->bad) < 0) {
+        slot->bad_lost = 1;
+    } else {
+        struct bad_sample *bad = &slot->bad[slot->bad_count++];
+        bad->place = report->first_row + (int64_t)place;
+        bad->code = code;
+        snprintf(bad->text, sizeof bad->text, "%s", text);
+    }
+    pthread_mutex_unlock(&report->loader->lock);
+}
+
+static void find_indices(struct leat_loader *l, struct slot *slot, int64_t first, size_t count)
+{
+    if (l->options.order == LEAT_ORDER_GIVEN) {
+        const int64_t *given =
+            l->given + slot->batch.number % l->options.ahead * l->options.batch_size;
+        memcpy(slot->indices + first, given + first, count * sizeof *given);
+    } else {
+        sampler_fill(&l->sampler, slot->first_position + first, count, slot->indices + first);
+    }
+}
+
+static void read_piece(struct leat_loader *l, struct slot *slot, int64_t first, size_t count)
+{
+    uint8_t *places[LEAT_MAX_FIELDS];
+    for (uint32_t f = 0; f < l->layout.fields; f++)
+        places[f] = slot_row(slot, &l->layout, f, first);
+    struct piece_report report = {{note_bad}, l, slot, first};
+    struct source_request request = {slot->indices + first, count, places, l->stream};
+    struct leat_err err = {""};
+    int failed = l->source->ops->read(l->source, &request, &report.base, &err);
+    for (size_t i = 0; failed < 0 && i < count; i++)
+        note_bad(&report.base, i, failed, err.text);
+}
+
+uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
+{
+    int64_t first = piece * l->piece, left = slot->batch.samples - first;
+    size_t count = (size_t)(left < l->piece ? left : l->piece);
+    pthread_mutex_unlock(&l->lock);
+    uint64_t t0 = clock_now_ns();
+    find_indices(l, slot, first, count);
+    uint64_t t1 = clock_now_ns();
+    read_piece(l, slot, first, count);
+    uint64_t t2 = clock_now_ns();
+    pthread_mutex_lock(&l->lock);
+    l->stats.order_ns += t1 - t0;
+    l->stats.read_ns += t2 - t1;
+    slot->read_ns += t2 - t0;
+    slot->running--;
+    slot->finished++;
+    if (slot->finished == slot->pieces || (slot->claimed == slot->pieces && !slot->running))
+        pthread_cond_broadcast(&l->ready);
+    return t2 - t0;
+}
+
+static void *work(void *argument)
+{
+    struct engine_thread *thread = argument;
+    struct leat_loader *l = thread->loader;
+    struct slot *slot;
+    int64_t piece;
+    pthread_mutex_lock(&l->lock);
+    while (!l->ending) {
+        if (thread->number < l->active && work_claim(l, NULL, &slot, &piece)) {
+            work_make(l, slot, piece);
+            continue;
+        }
+        uint64_t t0 = clock_now_ns();
+        pthread_cond_wait(&l->work, &l->lock);
+        if (thread->number < l->active)
+            l->stats.idle_ns += clock_now_ns() - t0;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* The process's signals are for the threads that expect them: the new one blocks all. */
+static int start_thread(struct engine_thread *thread)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&thread->id, &attributes, work, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (!failed) {
+        char name[16];
+        snprintf(name, sizeof name, "leat-load-%d", thread->number);
+        pthread_setname_np(thread->id, name);
+    }
+    return -failed;
+}
+
+void work_start_threads(struct leat_loader *l)
+{
+    while (l->started < l->active) {
+        struct engine_thread *thread = &l->threads[l->started];
+        *thread = (struct engine_thread){.loader = l, .number = l->started};
+        if (start_thread(thread) < 0)
+            return; /* with fewer, or none: next() does what is left to do */
+        l->started++;
+    }
+}
+
+void work_end_threads(struct leat_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    int started = l->started;
+    l->ending = 1;
+    for (struct slot *slot = l->flights; slot; slot = slot->next)
+        slot->claimed = slot->pieces;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < started; i++)
+        pthread_join(l->threads[i].id, NULL);
+    pthread_mutex_lock(&l->lock);
+    l->started = 0;
+    l->ending = 0;
+    pthread_mutex_unlock(&l->lock);
+}
