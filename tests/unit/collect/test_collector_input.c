@@ -378,7 +378,8 @@ enum { WORKERS = 1031 };
 
 static void one_of_each(void)
 {
-    record_parts(0, LEAT_PART_SAMPLE, 1, 1000, 0);
+    record_parts(0, LEAT_PART_SAMPLE, 1, 1000, 0); /* bins 348 and 346 of the table */
+    record_parts(0, LEAT_PART_SAMPLE, 1, 950, 0);
     for (int i = 0; i < 67; i++)
         record_line(LEAT_PART_SAMPLE, -1, "data.py", i + 1, "f", 1);
 }
@@ -400,7 +401,11 @@ static void test_many_workers(void **state)
         run(one_of_many);
     finish();
     assert_int_equal(ask("SELECT count(*) FROM input_parts"), 1024);
-    assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 1024);
+    assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 2048);
+    /* The first 64 have all bins; of the others five or fifteen are one. */
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin IN (346, 348)"), 2 * 64);
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 347 AND n = 2"), 192);
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 352 AND n = 2"), 768);
     assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'processes whose input%'"),
                      WORKERS - 1024);
     assert_int_equal(ask("SELECT max(n) FROM (SELECT count(*) AS n FROM input_lines GROUP BY "
