@@ -13,7 +13,7 @@ import time
 import torch
 from datasets import make_dataset
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 
 class Net(nn.Module):
@@ -53,7 +53,11 @@ def main():
     torch.set_num_threads(1)
     length = arguments.batch * (arguments.epoch or arguments.steps)
     dataset = make_dataset(arguments.dataset, length, arguments.cost)
-    loader = DataLoader(dataset, batch_size=arguments.batch, **settings)
+    if "batch_size" in settings and settings["batch_size"] is None:
+        # The dataset is asked for a whole batch at a time.
+        settings["sampler"] = BatchSampler(SequentialSampler(dataset), arguments.batch, True)
+    settings.setdefault("batch_size", arguments.batch)
+    loader = DataLoader(dataset, **settings)
     model = Net(arguments.step, arguments.compute)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     steps = 0
