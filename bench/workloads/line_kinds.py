@@ -1,6 +1,7 @@
 """One dataset for each kind of busy line, which clocks that line itself (for bench/lines.py).
 
-    line_kinds.py KIND SECONDS [HZ]
+    line_kinds.py KIND SECONDS        the share of its busy line
+    line_kinds.py KIND SECONDS HZ     what sampling costs, in blocks with and without it
 
 Makes batches like a DataLoader with num_workers=0 would, without torch, so that it runs with any
 Python: with a fetcher of its own in a file named like torch's. Each sample has a busy line, clocked
@@ -177,36 +178,68 @@ def busy_line(kind):
     return next(i + 1 for i in range(start, len(lines)) if lines[i].endswith("# busy"))
 
 
+def share(dataset, fetcher, seconds):
+    """With the sampler of lines on; what it found is in the shared memory."""
+    sampled = _core.sample_lines(100)
+    dataset.busy = 0
+    begin, samples = clock(), 0
+    while clock() - begin < seconds * 1e9:
+        fetcher.fetch([samples + k for k in range(4)])
+        samples += 4
+    true = dataset.busy / (clock() - begin)
+    return {"line": busy_line(type(dataset)), "true": true, "sampled": sampled}
+
+
+def sampler_cpu_ns():
+    """Time on a CPU of the sampler's thread; 0 if there is none."""
+    total = 0
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/comm") as comm:
+                if comm.read() == "leat-lines\n":
+                    with open(f"/proc/self/task/{task}/schedstat") as stat:
+                        total = max(total, int(stat.read().split()[0]))
+        except OSError:
+            pass  # it has just ended
+    return total
+
+
+def block(fetcher, hz):
+    """(nanoseconds, nanoseconds on a CPU) a sample, and the sampler's share of a CPU."""
+    _core.sample_lines(hz)
+    for i in range(3):  # new code is described
+        fetcher.fetch([i + k for k in range(4)])
+    begin, cpu, sampler, samples = clock(), time.thread_time_ns(), sampler_cpu_ns(), 0
+    while clock() - begin < 0.3e9:
+        fetcher.fetch([samples + k for k in range(4)])
+        samples += 4
+    wall, cpu = clock() - begin, time.thread_time_ns() - cpu
+    sampler = sampler_cpu_ns() - sampler if hz else 0
+    _core.sample_lines(0)
+    time.sleep(0.03)  # its thread leaves
+    return wall / samples, cpu / samples, sampler / wall
+
+
+def cost(fetcher, seconds, hz):
+    begin, pairs = clock(), []
+    while clock() - begin < seconds * 1e9:
+        order = (0, hz) if len(pairs) % 2 else (hz, 0)
+        blocks = {rate: block(fetcher, rate) for rate in order}
+        pairs.append(blocks[0] + blocks[hz])
+    return {"pairs": pairs}
+
+
 def main():
-    kind = KINDS[sys.argv[1]]
-    seconds = float(sys.argv[2])
-    hz = float(sys.argv[3]) if len(sys.argv) > 3 else 100
-    dataset = kind()
+    dataset = KINDS[sys.argv[1]]()
     fetcher = make_fetcher(dataset)
     _core.open()
     _core.role(_core.ROLE_MAIN)
     _core.time_fetcher(fetcher, len, 0, False, False)
-    sampled = bool(hz) and _core.sample_lines(hz)
-    for i in range(2):  # caches, and what is found out once
-        fetcher.fetch([4 * i + k for k in range(4)])
-    dataset.busy = 0
-    begin, cpu, samples = clock(), time.process_time_ns(), 0
-    while clock() - begin < seconds * 1e9:
-        fetcher.fetch([samples + k for k in range(4)])
-        samples += 4
-    total = clock() - begin
-    print(
-        json.dumps(
-            {
-                "line": busy_line(kind),
-                "true": dataset.busy / total,
-                "sampled": sampled,
-                "total_ns": total,
-                "cpu_ns": time.process_time_ns() - cpu,
-                "samples": samples,
-            }
-        )
-    )
+    seconds = float(sys.argv[2])
+    if len(sys.argv) > 3:
+        print(json.dumps(cost(fetcher, seconds, float(sys.argv[3]))))
+    else:
+        print(json.dumps(share(dataset, fetcher, seconds)))
 
 
 if __name__ == "__main__":

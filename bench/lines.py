@@ -1,0 +1,124 @@
+"""Whether the sampler of lines finds a busy line, on every Python there is, and what it costs.
+
+    .venv/bin/python bench/lines.py [--build FOLDER] [--seconds S] [--cost] [PYTHON ...]
+
+For each Python and each kind of line (bench/workloads/line_kinds.py) a process makes batches for
+some seconds, clocks its busy line itself, and is sampled meanwhile. The table has the true share of
+the line and what was found of it. A Python without numpy or Pillow leaves those kinds out.
+
+--cost measures with the first Python alone: blocks with and without the sampler take turns in one
+process. `slower` is the median change of the CPU time that a sample takes, `longer` of its wall
+time, `sampler` the sampler's own share of a CPU; the spread is the median absolute deviation.
+
+The exit status is 0 when every line was found: 90 % of its share, and its share is at least 25 %.
+Sampling for S seconds at 100 Hz finds a share p with a standard error of sqrt(p (1-p) / 100 S): for
+a quarter and ten seconds, 1.4 of 25 points, so that a line found to 90 % is not luck.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
+
+from receiver import Receiver  # noqa: E402
+
+SCRIPT = os.path.join(ROOT, "bench", "workloads", "line_kinds.py")
+KINDS = "python held numpy operator decode sleep read".split()
+LEAST_FOUND = 0.9
+
+
+def run(python, build, *arguments):
+    """What the script printed (None when it could not), and the process as leat sees it."""
+    with tempfile.TemporaryDirectory() as folder:
+        receiver = Receiver(folder)
+        package = os.path.join(build, "python")
+        env = {**os.environ, "PYTHONPATH": package, "LEAT_SOCKET": receiver.path}
+        done = subprocess.run(
+            [python, SCRIPT, *map(str, arguments)], env=env, capture_output=True, text=True
+        )
+        receiver.close()
+    if "ModuleNotFoundError" in done.stderr:
+        return None, None
+    if done.returncode:
+        sys.exit(f"{python} {' '.join(map(str, arguments))}:\n{done.stderr}")
+    return json.loads(done.stdout), receiver.processes[0]
+
+
+def found_share(process, number):
+    lines = [line for line in process.lines if line.below < 0]
+    busy = [x.ns for x in lines if x.line == number and x.file.endswith("line_kinds.py")]
+    return sum(busy) / max(sum(line.ns for line in lines), 1)
+
+
+def version(python):
+    code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+def shares(pythons, build, seconds):
+    bad = 0
+    print(f"{'Python':10}{'line':10}{'true':>8}{'found':>8}{'of it':>8}{'all lines':>11}")
+    for python in pythons:
+        for kind in KINDS:
+            said, process = run(python, build, kind, seconds)
+            name = f"{version(python):10}{kind:10}"
+            if said is None:
+                print(f"{name}{'not installed':>16}")
+                continue
+            true, found = said["true"], found_share(process, said["line"])
+            # All lines together against the time that was clocked around all samples.
+            whole = sum(line.ns for line in process.lines if line.below < 0)
+            agree = whole / process.part("fetch").total_ns
+            ratio = min(found / true, true / found) if found else 0
+            good = said["sampled"] and ratio >= LEAST_FOUND
+            bad += not good
+            mark = "" if good else "  missed"
+            print(
+                f"{name}{true:8.1%}{found:8.1%}{found / true:8.2f}{agree:11.1%}{mark}", flush=True
+            )
+    return bad
+
+
+def middle(values):
+    center = statistics.median(values)
+    return center, statistics.median(abs(value - center) for value in values)
+
+
+def cost(python, build, seconds):
+    print(f"{'hz':>5} {'line':10}{'slower':>16}{'longer':>16}{'sampler':>10}{'pairs':>7}")
+    for kind in ("python", "operator", "sleep"):
+        said, _ = run(python, build, kind, seconds, 100)
+        if said is None:
+            continue
+        pairs = said["pairs"]
+        cpu, cpu_spread = middle([on_cpu / cpu - 1 for _, cpu, _, _, on_cpu, _ in pairs])
+        wall, wall_spread = middle([on / off - 1 for off, _, _, on, _, _ in pairs])
+        own = statistics.median(pair[5] for pair in pairs)
+        print(
+            f"{100:5} {kind:10}{cpu:+9.2%} ±{cpu_spread:5.2%}{wall:+9.2%} ±{wall_spread:5.2%}"
+            f"{own:10.3%}{len(pairs):7}",
+            flush=True,
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--cost", action="store_true")
+    parser.add_argument("pythons", nargs="*", default=[sys.executable])
+    given = parser.parse_args()
+    if given.cost:
+        cost(given.pythons[0], given.build, given.seconds)
+        return 0
+    return 1 if shares(given.pythons, given.build, given.seconds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
