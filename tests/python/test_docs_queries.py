@@ -16,10 +16,22 @@ SCRIPT = f"""
 import time
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return {STEPS} * 8
+
+    def __getitem__(self, index):
+        until = time.perf_counter() + 0.004  # long enough for the sampler to find it
+        while time.perf_counter() < until:
+            pass
+        return torch.randn(4), 0
+
 
 torch.set_num_threads(1)
-data = TensorDataset(torch.randn({STEPS} * 8, 4), torch.zeros({STEPS} * 8, dtype=torch.long))
+data = Slow()
 model = nn.Linear(4, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for x, y in DataLoader(data, batch_size=8, num_workers=2):
