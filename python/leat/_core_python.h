@@ -39,6 +39,14 @@ struct here {
     uint64_t t0_ns[LEAT_REC_KINDS];
 };
 
+static inline void core_keep(PyObject **place, PyObject *value)
+{
+    PyObject *old = *place;
+    Py_INCREF(value);
+    *place = value;
+    Py_XDECREF(old);
+}
+
 struct here *core_here(void);
 int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
 uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */

@@ -24,14 +24,6 @@ static PyObject *data_queue; /* of this worker */
 static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end, *tick;
 static PyObject *no_arguments, *str_leat, *str_shape, *str_qsize, *str_task_info;
 
-static void keep(PyObject **place, PyObject *value)
-{
-    PyObject *old = *place;
-    Py_INCREF(value);
-    *place = value;
-    Py_XDECREF(old);
-}
-
 /* Whether what went through the queue is (number, batch). */
 static int is_batch(PyObject *message)
 {
@@ -292,12 +284,12 @@ static PyObject *core_on_next(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
                           &given[5]))
         return NULL;
-    keep(&next_original, given[0]);
-    keep(&grad_enabled, given[1]);
-    keep(&count_samples, given[2]);
-    keep(&mark_of, given[3]);
-    keep(&on_end, given[4]);
-    keep(&tick, given[5]);
+    core_keep(&next_original, given[0]);
+    core_keep(&grad_enabled, given[1]);
+    core_keep(&count_samples, given[2]);
+    core_keep(&mark_of, given[3]);
+    core_keep(&on_end, given[4]);
+    core_keep(&tick, given[5]);
     Py_RETURN_NONE;
 }
 
@@ -306,16 +298,16 @@ static PyObject *core_handover(PyObject *self, PyObject *args)
     PyObject *given[4];
     if (!PyArg_ParseTuple(args, "OOOO!", &given[0], &given[1], &given[2], &PyTuple_Type, &given[3]))
         return NULL;
-    keep(&dumps_original, given[0]);
-    keep(&loads_original, given[1]);
-    keep(&pin_original, given[2]);
-    keep(&no_batch, given[3]);
+    core_keep(&dumps_original, given[0]);
+    core_keep(&loads_original, given[1]);
+    core_keep(&pin_original, given[2]);
+    core_keep(&no_batch, given[3]);
     Py_RETURN_NONE;
 }
 
 static PyObject *core_feeds(PyObject *self, PyObject *queue)
 {
-    keep(&data_queue, queue);
+    core_keep(&data_queue, queue);
     Py_RETURN_NONE;
 }
 
@@ -325,7 +317,7 @@ static PyObject *core_serves(PyObject *self, PyObject *queue)
     if (queue == Py_None)
         Py_CLEAR(here->serves);
     else
-        keep(&here->serves, queue);
+        core_keep(&here->serves, queue);
     Py_RETURN_NONE;
 }
 

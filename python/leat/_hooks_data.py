@@ -146,14 +146,14 @@ def _weakly(thing):
 
 
 def _mark(loader):
-    """(id, iteration << 32, batch size, None) for a fresh iteration over the loader."""
+    """(id, iteration << 32, batch size or 0, None) for a fresh iteration over the loader."""
     known = _loaders.find(loader)
     if known is None:
         where, path = _made_at.find(loader) or (_state.caller(), None)
         known = register(loader, where, path=path)
         _loaders.put(loader, known)
     _running.add(known[0])
-    return known[0], _state.next_iteration() << 32, known[1], None
+    return known[0], _state.next_iteration() << 32, max(known[1], 0), None
 
 
 class _Face:
@@ -177,7 +177,8 @@ def _mark_of(iterator):
         if known is None:
             known = register(face, _state.caller())
             _loaders.put(face.dataset, known)
-        mark = known[0], _state.next_iteration() << 32, known[1], _queue_of(iterator)
+        iteration = _state.next_iteration() << 32
+        mark = known[0], iteration, max(known[1], 0), _queue_of(iterator)
         iterator._leat = mark
         return mark
     except Exception:
@@ -210,7 +211,7 @@ def _make_iter(compiling):
             if not begin(ITER):
                 return original(self)
             flags = ERROR
-            outer = _hooks_worker.begin_iterator(self, mark[0])
+            outer = _hooks_worker.begin_iterator(mark[0])
             try:
                 iterator = original(self)
                 flags = 0

@@ -10,17 +10,21 @@
 The timing is in _making.c and _handover.c; here is where it is put. A fetcher is an object of torch's
 that lives for one iteration: its own `fetch` is replaced, not its class's.
 
-A worker makes the batches of one loader, and learns which from the process that started it: by fork
-it inherits what that thread was making an iterator of, by spawn it finds it in its environment. The
-server of forkserver has the environment of its own start, so its workers do not know: -1.
+A worker makes the batches of one loader, and learns which from the process that started it. By fork
+it inherits what that thread was making an iterator of. Processes started by spawn or forkserver find
+it in the configuration that multiprocessing hands to every child: an environment variable would not
+reach the children of a fork server, and setting one is not safe beside other threads.
 """
 
+import multiprocessing.process
 import os
 import threading
 
 from leat import _core, _hooks_lines, _patch, _state
 
-_ENVIRONMENT = "LEAT_LOADER"  # "pid of the process:loader" while it makes an iterator
+_KEY = (
+    "leat_loader"  # in the configuration: (pid of the process, loader) while it makes an iterator
+)
 
 
 class _Iterating(threading.local):
@@ -30,17 +34,16 @@ class _Iterating(threading.local):
 
 
 _iterating = _Iterating()
-_worker_dataset = None  # of this worker, in a tuple
+_worker = None  # (dataset, loader) of this worker
 _count = None
 
 
-def begin_iterator(loader, number):
+def begin_iterator(loader):
     """Before the iterator of a loader is made; gives what end_iterator() takes."""
     outer = _iterating.loader
-    _iterating.loader = number
+    _iterating.loader = loader
     try:
-        if loader.num_workers:
-            os.environ[_ENVIRONMENT] = f"{os.getpid()}:{number}"
+        multiprocessing.process.current_process()._config[_KEY] = (os.getpid(), loader)
     except Exception:
         pass
     return outer
@@ -48,15 +51,19 @@ def begin_iterator(loader, number):
 
 def end_iterator(outer):
     _iterating.loader = outer
-    os.environ.pop(_ENVIRONMENT, None)
+    try:
+        multiprocessing.process.current_process()._config.pop(_KEY, None)
+    except Exception:
+        pass
 
 
 def _own_loader():
     """The loader whose worker this process is; -1 if unknown."""
     if _iterating.loader is not None:
         return _iterating.loader
-    pid, _, number = os.environ.get(_ENVIRONMENT, "").partition(":")
-    return int(number) if pid == str(os.getppid()) else -1
+    process = multiprocessing.process.current_process()
+    pid, loader = process._config.get(_KEY, (None, -1))
+    return loader if pid == process._parent_pid else -1
 
 
 def _dress(fetcher):
@@ -66,10 +73,10 @@ def _dress(fetcher):
     iterable = type(fetcher) is fetch._IterableDatasetFetcher
     if not iterable and type(fetcher) is not fetch._MapDatasetFetcher:
         return
-    if _worker_dataset is None:
+    if _worker is None:
         loader = _iterating.loader
-    elif fetcher.dataset is _worker_dataset[0]:
-        loader = max(_own_loader(), 0)
+    elif fetcher.dataset is _worker[0]:
+        loader = max(_worker[1], 0)
     else:  # of a loader that the worker uses for itself
         return
     if loader is not None:
@@ -90,7 +97,7 @@ _PLACES = {"dataset": 1, "data_queue": 3, "worker_id": 10}
 
 def _begin_worker(args, kwargs):
     """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
-    global _worker_dataset
+    global _worker
     try:
 
         def given(name):
@@ -102,9 +109,9 @@ def _begin_worker(args, kwargs):
         _patch.remove(threading.Condition)
         _state.speak(_core.ROLE_WORKER, number)
         _state.signals(_core.SIGNAL_WORKER)
-        _core.worker(max(number, 0), _own_loader())
+        _worker = given("dataset"), _own_loader()
+        _core.worker(max(number, 0), _worker[1])
         _core.feeds(given("data_queue"))
-        _worker_dataset = (given("dataset"),)
     except Exception:
         _patch.missing("worker")
 

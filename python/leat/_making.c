@@ -35,6 +35,7 @@ struct timed {
     PyObject_HEAD PyObject *data; /* owned; the dataset, or its iterator */
     PyObject *collate;            /* owned */
     uint32_t loader;
+    Py_ssize_t asked;   /* indices of this batch; 0: not a list */
     int single;         /* the fetcher asks for one sample and does not make lists of them */
     int whole;          /* __getitems__ was asked for */
     uint32_t timed;     /* samples of this batch that were timed */
@@ -176,11 +177,10 @@ static void fetch_ends(struct timed *t, PyObject *args)
 {
     PyObject *data = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
     t->fetched_ns = leat_now_ns();
-    t->samples = 1;
-    if (!t->single && data && (t->samples = PyObject_Size(data)) < 0) {
-        PyErr_Clear();
-        t->samples = 0;
-    }
+    if (t->single)
+        t->samples = 1;
+    else
+        t->samples = data && PyList_Check(data) ? PyList_Size(data) : t->asked;
     leat_part(t->loader, LEAT_PART_FETCH, t->fetched_ns - t->begin_ns, 0);
     if (t->whole && !t->timed)
         count_whole(t, t->fetched_ns - t->begin_ns);
@@ -324,8 +324,10 @@ static void record_batch(struct fetch *f, PyObject *batch)
                 t->begin_ns, t->end_ns);
 }
 
-static void batch_begins(struct here *here, struct timed *t)
+static void batch_begins(struct here *here, struct timed *t, PyObject *args)
 {
+    PyObject *index = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    t->asked = index && PyList_Check(index) ? PyList_Size(index) : 0;
     t->begin_ns = t->last_ns = leat_now_ns();
     t->samples = -1;
     t->timed = 0;
@@ -367,7 +369,7 @@ static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
     if (!dressed) {
         batch = call_plain(f, fetcher, args, kwargs);
     } else {
-        batch_begins(here, (struct timed *)f->stand_in);
+        batch_begins(here, (struct timed *)f->stand_in, args);
         batch = call_plain(f, fetcher, args, kwargs);
         undress(f, fetcher, dressed);
         batch_ends(here, f, batch);
@@ -476,21 +478,13 @@ static PyObject *core_create_fetcher(PyObject *self, PyObject *args, PyObject *k
     return fetcher;
 }
 
-static void keep(PyObject **place, PyObject *value)
-{
-    PyObject *old = *place;
-    Py_INCREF(value);
-    *place = value;
-    Py_XDECREF(old);
-}
-
 static PyObject *core_on_create(PyObject *self, PyObject *args)
 {
     PyObject *original, *callable;
     if (!PyArg_ParseTuple(args, "OO", &original, &callable))
         return NULL;
-    keep(&create_original, original);
-    keep(&create_dress, callable);
+    core_keep(&create_original, original);
+    core_keep(&create_dress, callable);
     Py_RETURN_NONE;
 }
 
