@@ -101,6 +101,7 @@ def one_line(error):
         text = lines[-1]
     else:
         text = f"{kind}: {lines[0]}" if lines else kind
+    text = text.replace("RuntimeError: DataLoader worker", "worker")
     text = re.sub(r" \(pid(\(s\))? [\d, ]+\)", "", text)
     return _state.text(text, _MOST_WORDS)
 

@@ -17,25 +17,27 @@
 /* Samples differ: those timed are some of many, and a busy machine stretches them. A bound that is
  * too low would leave out the best settings; this much above it is harmless. */
 #define BOUND_MARGIN 1.25
+/* A sample that waits for less than this waits for nothing: it is the cost of two clocks. */
+#define WAITING_S 20e-6
 /* Of /dev/shm, leave some to the rest of the training. */
 #define SHM_SHARE 0.9
 
 double cost_upper_rate(const struct tune_result *result, int workers)
 {
     const struct tune_facts *f = &result->facts;
-    if (!(f->sample_mean_s > 0))
+    if (!(f->sample_calm_s > 0))
         return INFINITY;
-    return BOUND_MARGIN * (workers > 0 ? workers : 1) / f->sample_mean_s;
+    return BOUND_MARGIN * (workers > 0 ? workers : 1) / f->sample_calm_s;
 }
 
 int cost_knee(const struct tune_result *result)
 {
     const struct tune_facts *f = &result->facts;
     double workers = result->limits.cpus;
-    if (f->sample_cpu_s > 0 && f->sample_mean_s > f->sample_cpu_s)
-        workers *= f->sample_mean_s / f->sample_cpu_s;
+    if (f->sample_cpu_s > 0 && f->sample_calm_s > WAITING_S + f->sample_cpu_s)
+        workers *= f->sample_calm_s / f->sample_cpu_s;
     if (workers < 1)
-        return 1;
+        workers = 1;
     return workers < result->limits.most_workers ? (int)lround(workers)
                                                  : result->limits.most_workers;
 }

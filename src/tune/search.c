@@ -12,8 +12,9 @@
  *
  *     1 the user's own settings          5 pin_memory, where there is an accelerator
  *     2 the knee                         6 the batch sizes asked for
- *     3 up and down from the best        7 the first two once more, when they are close
- *     4 prefetch 4, 8 while it gains     8 persistent_workers, when starting is worth saving
+ *     3 double and half of the best,     7 the first two once more, when they are close
+ *       then between them                8 persistent_workers, when starting is worth saving
+ *     4 prefetch 4, 8 while it gains
  */
 #include "tune/tune.h"
 
@@ -21,12 +22,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const int ladder[] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, TUNE_MOST_WORKERS};
-enum { RUNGS = sizeof ladder / sizeof *ladder };
-
-/* A setting other than torch's default must gain this much, twice the noise of a known rate would
- * be more than the settings are worth. */
-#define WORTH_RATIO TUNE_SAME
+/* Between the best and twice its workers there may be something better than both when the double is
+ * still this good. */
+#define FLAT_RATIO 0.9
 /* Rows this close are measured once more before one is called the best. */
 #define CLOSE_RATIO 0.06
 /* Starting workers for each epoch is worth avoiding when it takes this share of one. */
@@ -38,7 +36,7 @@ void tune_result_init(struct tune_result *result)
     result->best = result->now = -1;
     result->cached_rate = result->step_s = result->step_samples = NAN;
     struct tune_facts *f = &result->facts;
-    f->sample_mean_s = f->sample_p99_s = f->sample_cpu_s = NAN;
+    f->sample_mean_s = f->sample_p99_s = f->sample_calm_s = f->sample_cpu_s = NAN;
     f->dataset_length = f->epoch_batches = f->batch_bytes = -1;
     f->local_ranks = 1;
 }
@@ -150,47 +148,59 @@ static struct tune_config with_workers(const struct tune_result *result, int wor
     return config;
 }
 
-static int rung_of(int workers)
-{
-    int rung = 0;
-    while (rung + 1 < RUNGS && ladder[rung + 1] <= workers)
-        rung++;
-    return rung;
-}
-
-/* Without a sample that could be timed, nothing is known: the climb begins at one worker a CPU. */
+/* Without a sample that could be timed, nothing is known: the climb begins at one worker a CPU.
+ * Where so many do not fit, or fail, half of them may do; a second failure is the dataset's. */
 static int ask_knee(struct tune_result *result, struct tune_config *ret_config)
 {
-    int rung = rung_of(cost_knee(result));
-    struct tune_config config = with_workers(result, ladder[rung > 0 ? rung : 1]);
-    return open_question(result, &config, ret_config);
+    int failures = 0;
+    for (int workers = cost_knee(result); workers >= 1 && failures < 2; workers /= 2) {
+        struct tune_config config = with_workers(result, workers);
+        if (open_question(result, &config, ret_config))
+            return 1;
+        const struct tune_row *row = tune_find(result, &config);
+        if (!row || row->status == TUNE_OK)
+            return 0;
+        failures += row->status == TUNE_FAILED;
+    }
+    return 0;
 }
 
-static int worth_measuring(const struct tune_result *result, int workers, double top)
+/* 1 when so many workers could be the best, and are still to be measured. */
+static int ask_workers(struct tune_result *result, int workers, double top,
+                       struct tune_config *ret_config)
 {
-    if (workers > result->limits.most_workers)
+    struct tune_config config = with_workers(result, workers);
+    if (workers > result->limits.most_workers ||
+        cost_upper_rate(result, workers) < top * (1 - TUNE_SAME))
         return 0;
-    return cost_upper_rate(result, workers) >= top * (1 - TUNE_SAME);
+    return open_question(result, &config, ret_config);
 }
 
 static int ask_neighbours(struct tune_result *result, struct tune_config *ret_config)
 {
     double top = top_score(result);
     int best = tune_best(result);
-    if (best < 0) { /* nothing works: the plainest loader of all is the last to try */
-        struct tune_config plain = with_workers(result, 0);
-        return open_question(result, &plain, ret_config);
-    }
-    int rung = rung_of(result->rows[best].config.workers);
-    const int sides[] = {rung + 1, rung, rung - 1};
-    for (int i = 0; i < 3; i++) {
-        if (sides[i] < 0 || sides[i] >= RUNGS || !worth_measuring(result, ladder[sides[i]], top))
-            continue;
-        struct tune_config config = with_workers(result, ladder[sides[i]]);
-        if (open_question(result, &config, ret_config))
-            return 1;
-    }
-    return 0;
+    if (best < 0) /* nothing works: the plainest loader of all is the last to try */
+        return ask_workers(result, 0, 0, ret_config);
+    int workers = result->rows[best].config.workers;
+    /* One worker makes no more than none at all: the step up from none is two. */
+    return ask_workers(result, workers ? workers * 2 : 2, top, ret_config) ||
+           ask_workers(result, workers, top, ret_config) ||
+           ask_workers(result, workers / 2, top, ret_config);
+}
+
+static int ask_between(struct tune_result *result, struct tune_config *ret_config)
+{
+    double top = top_score(result);
+    int best = tune_best(result);
+    if (best < 0 || result->rows[best].config.workers < 2)
+        return 0;
+    int workers = result->rows[best].config.workers;
+    struct tune_config twice = with_workers(result, workers * 2);
+    const struct tune_row *row = tune_find(result, &twice);
+    if (!row || tune_score(&result->facts, row, 1) < FLAT_RATIO * top)
+        return 0;
+    return ask_workers(result, workers + workers / 2, top, ret_config);
 }
 
 static int ask_prefetch(struct tune_result *result, struct tune_config *ret_config)
@@ -281,7 +291,7 @@ static int only_failures(const struct tune_result *result)
     for (size_t i = 0; i < result->row_count; i++)
         if (result->rows[i].status != TUNE_FAILED)
             return 0;
-    return result->row_count >= 3; /* its own settings, workers, none: it is the dataset */
+    return result->row_count >= 4; /* its own settings, workers, none: it is the dataset */
 }
 
 int search_next(struct tune_result *result, struct tune_config *ret_config)
@@ -289,9 +299,10 @@ int search_next(struct tune_result *result, struct tune_config *ret_config)
     if (only_failures(result))
         return 0;
     return open_question(result, &result->facts.now, ret_config) || ask_knee(result, ret_config) ||
-           ask_neighbours(result, ret_config) || ask_prefetch(result, ret_config) ||
-           ask_pin(result, ret_config) || ask_sizes(result, ret_config) ||
-           ask_again(result, ret_config) || ask_persistent(result, ret_config);
+           ask_neighbours(result, ret_config) || ask_between(result, ret_config) ||
+           ask_prefetch(result, ret_config) || ask_pin(result, ret_config) ||
+           ask_sizes(result, ret_config) || ask_again(result, ret_config) ||
+           ask_persistent(result, ret_config);
 }
 
 /* Own settings, knee, two neighbours, prefetch, two again, persistent: eight rows are usual. */

@@ -190,6 +190,7 @@ static void hear_samples(struct session *s, const json_t *m, uint64_t now_ns)
     f->sample_count = whole(m, "count", 0, INT32_MAX);
     f->sample_mean_s = json_find_number(m, "mean_s", NAN);
     f->sample_p99_s = json_find_number(m, "p99_s", NAN);
+    f->sample_calm_s = json_find_number(m, "calm_s", NAN);
     f->sample_cpu_s = json_find_number(m, "cpu_s", NAN);
     copy_text(f->sample_error, sizeof f->sample_error, m, "error");
     /* What a batch takes is known now: a slow one is no hang. */

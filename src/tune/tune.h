@@ -61,7 +61,8 @@ struct tune_facts {
     int can_batch; /* its batch size may be changed */
     /* One sample, timed in the main process. */
     int64_t sample_count;
-    double sample_mean_s, sample_p99_s, sample_cpu_s; /* NaN */
+    double sample_mean_s, sample_p99_s; /* NaN */
+    double sample_calm_s, sample_cpu_s; /* without the slowest tenth: wall and CPU; NaN */
     char sample_error[200];
     json_t *call; /* owned: [[name, expression] ...] of the user's own call; NULL */
     char call_name[64];

@@ -59,9 +59,10 @@ static json_t *choice_json(const struct tune_result *r)
 
 static json_t *sample_json(const struct tune_facts *f)
 {
-    return json_pack("{s:I,s:o,s:o,s:o,s:o}", "count", (json_int_t)f->sample_count, "mean_s",
+    return json_pack("{s:I,s:o,s:o,s:o,s:o,s:o}", "count", (json_int_t)f->sample_count, "mean_s",
                      json_number_or_null(f->sample_mean_s), "p99_s",
-                     json_number_or_null(f->sample_p99_s), "cpu_s",
+                     json_number_or_null(f->sample_p99_s), "calm_s",
+                     json_number_or_null(f->sample_calm_s), "cpu_s",
                      json_number_or_null(f->sample_cpu_s), "error",
                      f->sample_error[0] ? json_text_or_null(f->sample_error) : json_null());
 }

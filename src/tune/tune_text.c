@@ -54,7 +54,7 @@ static void add_row(const struct tune_result *r, size_t i, int sizes, int colour
         struct str why = {0};
         str_addf(&why, "%s%s", row->status == TUNE_SKIPPED ? "skipped: " : "", row->error);
         str_add(out, "  ");
-        layout_cut(out, str_text(&why), LAYOUT_COLUMNS - 35 - (int)strlen(mark));
+        layout_cut(out, str_text(&why), LAYOUT_COLUMNS - 26 - (int)(strlen(size) + strlen(mark)));
         str_add(out, mark);
         str_done(&why);
     }
@@ -98,7 +98,7 @@ static void say_sample(const struct tune_facts *f, struct str *out)
     if (f->sample_count > 0)
         str_addf(&line, "%s mean, %s p99, %s of it on a CPU (%lld timed)",
                  layout_seconds(f->sample_mean_s, mean), layout_seconds(f->sample_p99_s, p99),
-                 layout_percent(fmin(1, f->sample_cpu_s / f->sample_mean_s), cpu),
+                 layout_percent(fmin(1, f->sample_cpu_s / f->sample_calm_s), cpu),
                  (long long)f->sample_count);
     if (f->sample_error[0])
         str_addf(&line, "%s%s", f->sample_count > 0 ? "; then " : "", f->sample_error);

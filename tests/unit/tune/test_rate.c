@@ -1,0 +1,119 @@
+/* test_rate.c: rates from the times of batches, and when they are known. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tune/rate.h"
+
+#include <errno.h>
+#include <math.h>
+
+/* Rounds of `group` batches that come together, `period_s` apart, after `start_s`. */
+static void add_rounds(struct rate *rate, int group, int rounds, double start_s, double period_s)
+{
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < group; i++)
+            assert_int_equal(rate_add(rate, start_s + r * period_s + i * 1e-4), 0);
+}
+
+static void start_of_workers_is_left_out(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 4);
+    add_rounds(&rate, 4, 6, 3.0, 0.1);
+    rate_estimate(&rate, &e);
+    assert_float_equal(e.batches_per_s, 40, 1e-3);
+    assert_float_equal(e.first_s, 3.0, 1e-9);
+    assert_float_equal(e.round_s, 3.0003, 1e-9);
+    assert_float_equal(e.window_s, 0.5, 1e-9);
+    assert_int_equal(e.blocks, 5);
+    assert_true(e.half_ratio < 1e-6);
+    rate_done(&rate);
+}
+
+static void half_a_round_is_not_counted(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 4);
+    add_rounds(&rate, 4, 3, 0, 0.1);
+    rate_add(&rate, 0.3); /* one more, of a fourth round */
+    rate_estimate(&rate, &e);
+    assert_float_equal(e.batches_per_s, 40, 1e-3);
+    rate_done(&rate);
+}
+
+static void too_little_is_no_rate(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 2);
+    rate_estimate(&rate, &e);
+    assert_true(isnan(e.batches_per_s) && isnan(e.first_s));
+    add_rounds(&rate, 2, 1, 1, 1);
+    rate_estimate(&rate, &e);
+    assert_true(isnan(e.batches_per_s));
+    assert_int_equal(rate_judge(&e, 0, 0), RATE_GO_ON);
+    assert_int_equal(rate_add(&rate, 0.5), -EINVAL); /* time runs back */
+    assert_int_equal(rate_add(&rate, NAN), -EINVAL);
+    assert_int_equal(rate.count, 2);
+    rate_done(&rate);
+}
+
+static void even_rounds_are_enough_early(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 0);
+    add_rounds(&rate, 1, 20, 0, 0.01);
+    rate_estimate(&rate, &e);
+    assert_int_equal(rate_judge(&e, 0, 1.5), RATE_GO_ON); /* a window of 0.19 s is too short */
+    add_rounds(&rate, 1, 20, 0.2, 0.01);
+    rate_estimate(&rate, &e);
+    assert_int_equal(rate_judge(&e, 0, 1.5), RATE_ENOUGH);
+    rate_done(&rate);
+}
+
+static void uneven_rounds_take_their_time(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    double at = 0;
+    rate_init(&rate, 0);
+    for (int i = 0; i < 30; i++)
+        rate_add(&rate, at += i % 3 ? 0.01 : 0.05);
+    rate_estimate(&rate, &e);
+    assert_true(e.window_s > 0.5);
+    assert_true(e.half_ratio > 0.03);
+    assert_int_equal(rate_judge(&e, 0, 1.5), RATE_GO_ON);
+    assert_int_equal(rate_judge(&e, 0, 0.5), RATE_ENOUGH);
+    rate_done(&rate);
+}
+
+static void what_cannot_win_ends_at_once(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 0);
+    add_rounds(&rate, 1, 15, 0, 0.01); /* 100 a second, for 0.14 s */
+    rate_estimate(&rate, &e);
+    assert_int_equal(rate_judge(&e, 200, 1.5), RATE_HOPELESS);
+    assert_int_equal(rate_judge(&e, 110, 1.5), RATE_GO_ON);
+    rate_done(&rate);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(start_of_workers_is_left_out),
+        cmocka_unit_test(half_a_round_is_not_counted),
+        cmocka_unit_test(too_little_is_no_rate),
+        cmocka_unit_test(even_rounds_are_enough_early),
+        cmocka_unit_test(uneven_rounds_take_their_time),
+        cmocka_unit_test(what_cannot_win_ends_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

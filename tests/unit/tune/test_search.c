@@ -1,0 +1,367 @@
+/* test_search.c: the search against loaders made of formulas, whose whole grid can be asked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/stats.h"
+#include "tune/tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A loader: its samples wait and compute; handing a batch over costs the main process; a larger
+ * prefetch evens out samples of different cost. */
+struct world {
+    double wait_s, cpu_s; /* a sample */
+    double hand_over_s;   /* a batch */
+    double cpus;
+    double uneven;  /* share of the rate that prefetch 4 gives back; 8 the same once more */
+    double start_s; /* a worker */
+    double noise;   /* of a measurement, either way */
+    int fails_from; /* so many workers fail; 0: none */
+    int64_t worker_bytes;
+};
+
+static double true_rate(const struct world *w, const struct tune_config *c)
+{
+    double sample = w->wait_s + w->cpu_s, size = (double)c->batch_size;
+    if (c->workers == 0)
+        return 1 / sample;
+    double workers = c->workers / sample, cpus = w->cpus / w->cpu_s;
+    /* More workers than keep the CPUs busy only get in each other's way. */
+    double over = fmax(0, c->workers * w->cpu_s / sample - w->cpus);
+    double made = fmin(workers, cpus) / (1 + 0.02 * over);
+    made *= 1 - w->uneven / (c->prefetch / 2.0);
+    return fmin(made, size / w->hand_over_s);
+}
+
+static void measure(const struct world *w, struct tune_result *r, const struct tune_config *c,
+                    uint64_t *seed)
+{
+    struct tune_row *row = tune_find(r, c);
+    double luck = (double)(stats_random(7, (*seed)++) >> 11) / 0x1p53;
+    double rate = true_rate(w, c) * (1 + w->noise * (2 * luck - 1));
+    if (!row) {
+        row = &r->rows[r->row_count++];
+        *row = (struct tune_row){.config = *c, .rate = NAN, .restart_s = NAN};
+    }
+    row->times++;
+    row->memory_bytes = 1000 + c->workers * w->worker_bytes;
+    if (w->fails_from && c->workers >= w->fails_from) {
+        row->status = TUNE_FAILED;
+        return;
+    }
+    row->rate = row->times > 1 ? (row->rate + rate) / 2 : rate;
+    row->first_batch_s = row->first_round_s =
+        w->start_s * c->workers + (double)c->batch_size * (w->wait_s + w->cpu_s);
+    if (c->persistent)
+        row->restart_s = 0.01;
+    if (tune_config_same(c, &r->facts.now))
+        r->now = (int)(row - r->rows);
+}
+
+static void begin(const struct world *w, struct tune_result *r, int workers)
+{
+    tune_result_init(r);
+    r->limits = (struct tune_limits){
+        .cpus = w->cpus, .memory_bytes = -1, .shm_bytes = -1, .time_s = 100, .most_workers = 32};
+    r->facts.now =
+        (struct tune_config){.workers = workers, .prefetch = workers ? 2 : 0, .batch_size = 32};
+    r->facts.epoch_batches = 1000;
+    r->facts.can_batch = 1;
+    r->facts.sample_calm_s = r->facts.sample_mean_s = w->wait_s + w->cpu_s;
+    r->facts.sample_cpu_s = w->cpu_s;
+}
+
+/* How many measurements it took. */
+static int search(const struct world *w, struct tune_result *r, uint64_t seed)
+{
+    struct tune_config config;
+    int count = 0;
+    while (search_next(r, &config)) {
+        measure(w, r, &config, &seed);
+        assert_true(++count < 60);
+    }
+    return count;
+}
+
+static double grid_best(const struct world *w, const struct tune_result *r)
+{
+    double best = 0;
+    for (int workers = 0; workers <= r->limits.most_workers; workers++)
+        for (int prefetch = 2; prefetch <= 8; prefetch *= 2) {
+            struct tune_config c = {.workers = workers, .prefetch = prefetch, .batch_size = 32};
+            best = fmax(best, true_rate(w, &c));
+        }
+    return best;
+}
+
+static const struct world computes = {.cpu_s = 5e-3, .hand_over_s = 1e-3, .cpus = 6};
+static const struct world waits = {
+    .wait_s = 20e-3, .cpu_s = 1e-3, .hand_over_s = 1e-3, .cpus = 2, .start_s = 0.05};
+static const struct world in_memory = {.cpu_s = 4e-6, .hand_over_s = 1e-3, .cpus = 8};
+static const struct world uneven = {
+    .wait_s = 1e-3, .cpu_s = 3e-3, .hand_over_s = 1e-3, .cpus = 8, .uneven = 0.2};
+
+/* Within 5 % of the best of all settings, and never more than a fifth of their number. */
+static void finds_the_best_of_the_grid(void **state)
+{
+    const struct world *worlds[] = {&computes, &waits, &in_memory, &uneven};
+    for (size_t i = 0; i < 4; i++) {
+        for (int workers = 0; workers <= 16; workers += 8) {
+            struct tune_result r;
+            struct tune_config choice;
+            begin(worlds[i], &r, workers);
+            int count = search(worlds[i], &r, 0);
+            assert_int_equal(search_choice(&r, &choice), 0);
+            double found = true_rate(worlds[i], &choice), best = grid_best(worlds[i], &r);
+            if (found < 0.95 * best || count > 13)
+                print_message("world %zu from %d: %d workers, %d ahead: %.0f of %.0f in %d\n", i,
+                              workers, choice.workers, choice.prefetch, found, best, count);
+            assert_true(found >= 0.95 * best);
+            assert_true(count <= 13); /* of 97 */
+            tune_result_done(&r);
+        }
+    }
+}
+
+/* With measurements that are off by up to 3 %, which is what a known rate means. */
+static void noise_costs_little(void **state)
+{
+    const struct world *worlds[] = {&computes, &waits, &in_memory, &uneven};
+    int good = 0, all = 0;
+    for (size_t i = 0; i < 4; i++) {
+        struct world w = *worlds[i];
+        w.noise = 0.03;
+        for (uint64_t seed = 0; seed < 50; seed++) {
+            struct tune_result r;
+            struct tune_config choice;
+            begin(&w, &r, 0);
+            search(&w, &r, seed * 1000);
+            assert_int_equal(search_choice(&r, &choice), 0);
+            good += true_rate(&w, &choice) >= 0.95 * grid_best(&w, &r);
+            all++;
+            tune_result_done(&r);
+        }
+    }
+    print_message("%d of %d within 5 %%\n", good, all);
+    assert_true(good >= all * 9 / 10);
+}
+
+static void fewer_workers_win_a_tie(void **state)
+{
+    struct world w = in_memory;
+    struct tune_result r;
+    struct tune_config choice;
+    w.hand_over_s = 32 * 4e-6; /* workers bring nothing at all */
+    begin(&w, &r, 4);
+    search(&w, &r, 0);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    assert_int_equal(choice.workers, 0);
+    assert_int_equal(choice.persistent, 0);
+    tune_result_done(&r);
+}
+
+static void workers_that_fail_are_passed_over(void **state)
+{
+    struct world w = computes;
+    struct tune_result r;
+    struct tune_config choice;
+    w.fails_from = 4;
+    begin(&w, &r, 0);
+    search(&w, &r, 0);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    assert_true(choice.workers >= 1 && choice.workers < 4);
+    tune_result_done(&r);
+}
+
+static void a_dataset_that_never_works_is_given_up(void **state)
+{
+    struct tune_result r;
+    struct tune_config config;
+    begin(&computes, &r, 2);
+    int count = 0;
+    while (search_next(&r, &config)) {
+        struct tune_row *row = tune_find(&r, &config);
+        assert_null(row); /* nothing twice */
+        r.rows[r.row_count++] =
+            (struct tune_row){.config = config, .status = TUNE_FAILED, .rate = NAN, .times = 1};
+        count++;
+    }
+    assert_int_equal(count, 4); /* 2, 6, 3, none */
+    assert_int_equal(search_choice(&r, &config), -ENOENT);
+    tune_result_done(&r);
+}
+
+static void memory_is_a_limit(void **state)
+{
+    struct world w = computes;
+    struct tune_result r;
+    struct tune_config choice;
+    w.worker_bytes = 100000;
+    begin(&w, &r, 0);
+    r.limits.memory_bytes = 1000 + 2 * 100000 + 50000;
+    /* Before a worker was seen, its size is not known: the first row may be too large. */
+    r.rows[r.row_count++] = (struct tune_row){
+        .config = {.workers = 1, .prefetch = 2, .batch_size = 32},
+        .rate = true_rate(&w, &(struct tune_config){ 1, 2,                       0,               0, 32}
+          ),
+        .first_round_s = 0.1,
+        .restart_s = NAN,
+        .times = 1,
+        .memory_bytes = 101000
+    };
+    search(&w, &r, 0);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    assert_int_equal(choice.workers, 2);
+    int skipped = 0;
+    for (size_t i = 0; i < r.row_count; i++) {
+        skipped += r.rows[i].status == TUNE_SKIPPED;
+        if (r.rows[i].status == TUNE_SKIPPED)
+            assert_non_null(strstr(r.rows[i].error, "memory"));
+        else
+            assert_true(r.rows[i].config.workers <= 2);
+    }
+    assert_true(skipped > 0);
+    tune_result_done(&r);
+}
+
+static void shared_memory_is_a_limit(void **state)
+{
+    struct leat_err err = {""};
+    struct tune_result r;
+    begin(&computes, &r, 0);
+    r.facts.batch_bytes = 1 << 20;
+    r.limits.shm_bytes = 16 << 20;
+    struct tune_config config = {.workers = 6, .prefetch = 2, .batch_size = 32};
+    assert_int_equal(cost_fits(&r, &config, &err), 0);
+    config.batch_size = 64;
+    assert_int_equal(cost_fits(&r, &config, &err), -ENOMEM);
+    assert_non_null(strstr(err.text, "/dev/shm"));
+    tune_result_done(&r);
+}
+
+static void workers_are_kept_where_starting_costs(void **state)
+{
+    struct tune_result r;
+    struct tune_config choice;
+    begin(&waits, &r, 0);
+    r.facts.epoch_batches = 40; /* half a second of data, more than that of starting */
+    search(&waits, &r, 0);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    assert_int_equal(choice.persistent, 1);
+    const struct tune_row *row = tune_find(&r, &choice);
+    assert_true(row->restart_s > 0);
+    assert_true(tune_score(&r.facts, row, 0) < 0.8 * tune_score(&r.facts, row, 1));
+    tune_result_done(&r);
+
+    begin(&waits, &r, 0);
+    r.facts.epoch_batches = 1000000;
+    search(&waits, &r, 0);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    assert_int_equal(choice.persistent, 0);
+    tune_result_done(&r);
+}
+
+static void batch_sizes_are_asked_for(void **state)
+{
+    struct world w = in_memory;
+    struct tune_result r;
+    struct tune_config choice;
+    w.cpu_s = 1e-6; /* handing over decides: larger batches are better */
+    w.hand_over_s = 1e-4;
+    begin(&w, &r, 4);
+    r.limits.size_count = 2;
+    r.limits.sizes[0] = 64;
+    r.limits.sizes[1] = 128;
+    search(&w, &r, 0);
+    int seen = 0;
+    for (size_t i = 0; i < r.row_count; i++)
+        seen += r.rows[i].config.batch_size == 64 || r.rows[i].config.batch_size == 128;
+    assert_true(seen >= 2);
+    assert_int_equal(search_choice(&r, &choice), 0);
+    tune_result_done(&r);
+}
+
+static void the_line_is_the_users_own(void **state)
+{
+    struct tune_facts f = {
+        .call_name = "data.DataLoader", .now = {.workers = 4, .batch_size = 32}
+    };
+    struct tune_config c = {.workers = 8, .prefetch = 4, .persistent = 1, .batch_size = 32};
+    struct str line = {0};
+    f.call = json_pack("[[ss][ss][ss][ss][ss]]", "", "train_set", "batch_size", "args.bs",
+                       "num_workers", "args.workers", "pin_memory", "True", "shuffle", "True");
+    tune_call_line(&f, &c, &line);
+    assert_string_equal(str_text(&line),
+                        "data.DataLoader(train_set, batch_size=args.bs, num_workers=8, "
+                        "shuffle=True, prefetch_factor=4, persistent_workers=True)");
+    str_done(&line);
+    c = (struct tune_config){.workers = 0, .pin = 1, .batch_size = 64};
+    tune_call_line(&f, &c, &line);
+    assert_string_equal(str_text(&line),
+                        "data.DataLoader(train_set, batch_size=64, pin_memory=True, shuffle=True)");
+    str_done(&line);
+    json_decref(f.call);
+    f.call = NULL;
+    f.call_name[0] = 0;
+    c.batch_size = 32;
+    tune_call_line(&f, &c, &line);
+    assert_string_equal(str_text(&line), "DataLoader(dataset, pin_memory=True)");
+    str_done(&line);
+}
+
+static void verdict(double now, double best, double model, enum tune_bottleneck what, double factor)
+{
+    struct tune_result r;
+    struct tune_verdict v;
+    tune_result_init(&r);
+    r.facts.now.batch_size = 10;
+    r.rows[0] = (struct tune_row){.config = {.batch_size = 10}, .rate = now};
+    r.rows[1] = (struct tune_row){
+        .config = {.workers = 4, .batch_size = 10},
+          .rate = best
+    };
+    r.row_count = 2;
+    r.now = 0;
+    r.step_samples = 10;
+    r.step_s = 10 / model;
+    r.cached_rate = 1e6;
+    tune_judge(&r, &v);
+    assert_int_equal(v.bottleneck, what);
+    if (!isnan(factor))
+        assert_float_equal(v.factor, factor, 1e-6);
+    assert_true(v.sentence[0] && strlen(v.sentence) < sizeof v.sentence - 1);
+    tune_result_done(&r);
+}
+
+static void loader_or_model(void **state)
+{
+    verdict(100, 400, 200, BOTTLENECK_LOADER, 2);
+    verdict(100, 400, 1000, BOTTLENECK_LOADER, 10);
+    verdict(300, 400, 200, BOTTLENECK_MODEL, 1.5);
+    verdict(100, 400, NAN, BOTTLENECK_UNKNOWN, NAN);
+    verdict(NAN, 400, 200, BOTTLENECK_LOADER, NAN);
+    verdict(NAN, NAN, 200, BOTTLENECK_UNKNOWN, NAN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_best_of_the_grid),
+        cmocka_unit_test(noise_costs_little),
+        cmocka_unit_test(fewer_workers_win_a_tie),
+        cmocka_unit_test(workers_that_fail_are_passed_over),
+        cmocka_unit_test(a_dataset_that_never_works_is_given_up),
+        cmocka_unit_test(memory_is_a_limit),
+        cmocka_unit_test(shared_memory_is_a_limit),
+        cmocka_unit_test(workers_are_kept_where_starting_costs),
+        cmocka_unit_test(batch_sizes_are_asked_for),
+        cmocka_unit_test(the_line_is_the_users_own),
+        cmocka_unit_test(loader_or_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

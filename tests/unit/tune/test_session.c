@@ -1,0 +1,250 @@
+/* test_session.c: the talk with a process that is only lines: the usual course, and foul ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tune/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t at(double s)
+{
+    return (uint64_t)((1 + s) * 1e9);
+}
+
+static void hear(struct session *s, double when_s, const char *line)
+{
+    session_hear(s, line, strlen(line), at(when_s));
+}
+
+static void begin(struct session *s, int has_model)
+{
+    struct tune_limits limits = {.cpus = 2,
+                                 .memory_bytes = 1 << 30,
+                                 .shm_bytes = -1,
+                                 .time_s = 60,
+                                 .hang_s = 5,
+                                 .most_workers = 8};
+    session_init(s, &limits, has_model);
+    hear(s, 0,
+         "{\"event\":\"hello\",\"dataset\":\"Rows\",\"where\":\"t.py:3\",\"num_workers\":2,"
+         "\"batch_size\":10,\"dataset_length\":1000,\"epoch_batches\":100,\"can_batch\":1,"
+         "\"prefetch_factor\":2,\"call\":[[\"\",\"rows\"],[\"num_workers\",\"2\"]]}");
+}
+
+/* What leat asked for, once. */
+static int told(struct session *s, const char *words)
+{
+    int found = strstr(str_text(&s->output), words) != NULL;
+    str_done(&s->output);
+    return found;
+}
+
+static void say_samples(struct session *s, double when_s)
+{
+    hear(s, when_s,
+         "{\"event\":\"samples\",\"count\":100,\"mean_s\":0.001,\"p99_s\":0.002,"
+         "\"calm_s\":0.001,\"cpu_s\":0.001,\"error\":\"\"}");
+}
+
+/* A row of rounds of w batches. */
+static void play_row(struct session *s, double when_s, double round_s)
+{
+    struct str line = {0};
+    int w = s->config.workers ? s->config.workers : 1;
+    str_add(&line, "{\"event\":\"batches\",\"times\":[0.1");
+    int batches = 1;
+    for (int r = 0; r * round_s < 1.0 || r < 5; r++)
+        for (int i = r == 0; i < w; i++, batches++)
+            str_addf(&line, ",%f", 0.1 + r * round_s);
+    str_add(&line, "]}");
+    hear(s, when_s, str_text(&line));
+    str_done(&line);
+    assert_true(told(s, "\"stop\""));
+    str_addf(&line,
+             "{\"event\":\"row\",\"batches\":%d,\"samples\":%d,\"batch_bytes\":400,"
+             "\"restart_s\":0.01,\"error\":\"\"}",
+             batches, batches * 10);
+    hear(s, when_s + 0.1, str_text(&line));
+    str_done(&line);
+}
+
+static void from_hello_to_the_model(void **state)
+{
+    struct session s;
+    begin(&s, 1);
+    assert_int_equal(s.result.facts.now.workers, 2);
+    assert_true(told(&s, "\"samples\""));
+    say_samples(&s, 1);
+    double now = 1;
+    int rows = 0;
+    while (s.stage == SESSION_ROW && rows < 20) {
+        assert_true(told(&s, "\"measure\""));
+        double round_s = s.config.workers > 2 ? 0.01 * s.config.workers / 2 : 0.01;
+        play_row(&s, now += 1, round_s);
+        rows++;
+    }
+    assert_true(rows >= 3 && rows < 12);
+    assert_int_equal(s.stage, SESSION_CACHED);
+    assert_true(told(&s, "\"cached\":true"));
+    play_row(&s, now += 1, 0.001);
+    assert_int_equal(s.stage, SESSION_MODEL);
+    assert_true(s.result.cached_rate > 0);
+    assert_true(told(&s, "\"model\""));
+    hear(&s, now + 1, "{\"event\":\"model\",\"steps\":50,\"step_s\":0.02,\"samples\":10}");
+    assert_int_equal(s.stage, SESSION_END);
+    assert_int_equal(s.wish, WISH_KILL);
+    assert_float_equal(s.result.rows[s.result.best].rate, 2000, 20);
+    assert_int_equal(s.result.rows[s.result.best].config.workers, 2);
+    struct tune_verdict v;
+    tune_judge(&s.result, &v);
+    assert_int_equal(v.bottleneck, BOTTLENECK_MODEL);
+    assert_float_equal(v.factor, 4, 0.8); /* 2000 at best, less the start of an epoch; 500 taken */
+    json_t *json = tune_json(&s.result);
+    assert_non_null(json);
+    assert_string_equal(json_find_text(json, "verdict.bottleneck", ""), "model");
+    assert_non_null(
+        strstr(json_find_text(json, "choice.line", ""), "DataLoader(rows, num_workers=2"));
+    json_decref(json);
+    struct str text = {0};
+    tune_text(&s.result, 0, &text);
+    assert_non_null(strstr(str_text(&text), "Verdict: The model is the bottleneck"));
+    str_done(&text);
+    session_done(&s);
+}
+
+static void a_hang_is_woken_then_killed(void **state)
+{
+    struct session s;
+    begin(&s, 0);
+    say_samples(&s, 0);
+    session_tick(&s, at(4));
+    assert_int_equal(s.wish, WISH_NOTHING);
+    session_tick(&s, at(6));
+    assert_int_equal(s.wish, WISH_INTERRUPT);
+    s.wish = WISH_NOTHING;
+    hear(&s, 7, "{\"event\":\"row\",\"batches\":0,\"samples\":0,\"error\":\"abandoned\"}");
+    assert_int_equal(s.result.row_count, 1);
+    assert_int_equal(s.result.rows[0].status, TUNE_FAILED);
+    assert_non_null(strstr(s.result.rows[0].error, "hangs"));
+    assert_int_equal(s.stage, SESSION_ROW); /* other settings may work */
+    session_tick(&s, at(13));
+    assert_int_equal(s.wish, WISH_INTERRUPT);
+    s.wish = WISH_NOTHING;
+    session_tick(&s, at(40)); /* not even an answer */
+    assert_int_equal(s.wish, WISH_KILL);
+    assert_int_equal(s.result.row_count, 2);
+    session_done(&s);
+}
+
+static void ctrl_c_keeps_what_is_known(void **state)
+{
+    struct session s;
+    begin(&s, 1);
+    say_samples(&s, 0);
+    told(&s, "");
+    play_row(&s, 1, 0.01);
+    hear(&s, 2, "{\"event\":\"batches\",\"times\":[0.1,0.2,0.3]}");
+    session_stop(&s, at(3));
+    assert_int_equal(s.wish, WISH_KILL);
+    assert_true(s.result.interrupted);
+    assert_true(s.result.row_count >= 1);
+    struct str text = {0};
+    tune_text(&s.result, 0, &text);
+    assert_non_null(strstr(str_text(&text), "interrupted"));
+    str_done(&text);
+    session_done(&s);
+}
+
+static void a_death_is_a_row(void **state)
+{
+    struct session s;
+    begin(&s, 1);
+    say_samples(&s, 0);
+    session_gone(&s, "the process was killed by signal 9", at(1));
+    assert_int_equal(s.result.row_count, 1);
+    assert_non_null(strstr(s.result.rows[0].error, "signal 9"));
+    assert_int_equal(s.stage, SESSION_END);
+    session_done(&s);
+}
+
+static void too_much_memory_ends_the_row(void **state)
+{
+    struct session s;
+    begin(&s, 0);
+    say_samples(&s, 0);
+    told(&s, "");
+    session_memory(&s, 1ll << 31);
+    assert_true(told(&s, "\"stop\""));
+    hear(&s, 1, "{\"event\":\"row\",\"batches\":5,\"samples\":50,\"error\":\"\"}");
+    assert_int_equal(s.result.rows[0].status, TUNE_FAILED);
+    assert_non_null(strstr(s.result.rows[0].error, "memory"));
+    session_done(&s);
+}
+
+static void the_time_is_kept(void **state)
+{
+    struct session s;
+    begin(&s, 1);
+    say_samples(&s, 0);
+    told(&s, "");
+    play_row(&s, 61, 0.01);
+    assert_int_equal(s.stage, SESSION_MODEL);
+    assert_true(s.result.out_of_time);
+    session_done(&s);
+}
+
+static void nonsense_is_passed_over(void **state)
+{
+    static const char *const lines[] = {
+        "",
+        "{",
+        "[]",
+        "7",
+        "{\"event\":7}",
+        "{\"event\":\"row\"}",
+        "{\"event\":\"model\"}",
+        "{\"event\":\"hello\",\"num_workers\":-1,\"batch_size\":1e300,\"call\":7}",
+        "{\"event\":\"hello\"}",
+        "{\"event\":\"samples\",\"mean_s\":\"x\"}",
+        "{\"event\":\"batches\",\"times\":[\"a\",null,-1,5,4]}",
+        "{\"event\":\"batches\",\"times\":7}",
+        "{\"event\":\"row\",\"batches\":-5,\"samples\":1e18,\"error\":7}"};
+    struct tune_limits limits = {.cpus = 1,
+                                 .memory_bytes = -1,
+                                 .shm_bytes = -1,
+                                 .time_s = 60,
+                                 .hang_s = 5,
+                                 .most_workers = 4};
+    struct session s;
+    session_init(&s, &limits, 1);
+    for (int round = 0; round < 20; round++)
+        for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+            hear(&s, round, lines[i]);
+    struct str text = {0};
+    tune_text(&s.result, 0, &text);
+    json_t *json = tune_json(&s.result);
+    assert_non_null(json);
+    json_decref(json);
+    str_done(&text);
+    session_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(from_hello_to_the_model),
+        cmocka_unit_test(a_hang_is_woken_then_killed),
+        cmocka_unit_test(ctrl_c_keeps_what_is_known),
+        cmocka_unit_test(a_death_is_a_row),
+        cmocka_unit_test(too_much_memory_ends_the_row),
+        cmocka_unit_test(the_time_is_kept),
+        cmocka_unit_test(nonsense_is_passed_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
