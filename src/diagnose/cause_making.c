@@ -22,6 +22,7 @@
 /* Hand-over of small batches that in-memory data pays for having workers at all; beyond it the
  * hand-over is the cause. HAND_OVER_MS on a busy machine, and as much again for packing. */
 #define HAND_OVER_SMALL 5.0
+#define FEW_BYTES       65536 /* through the pipe: far more than the handles of some 100 tensors */
 
 static double or_zero(double value)
 {
@@ -38,10 +39,12 @@ static void note_lines(const struct scene *s, struct finding *f, const char *wha
 
 /* ---- one by one out of memory ---------------------------------------------------------------- */
 
+/* By what the training received; the part `sample` counts only those that were timed. */
 static double samples_per_batch(const struct scene *s)
 {
-    return s->fetch.n > 0 && s->sample.n > 0 ? s->sample.n / s->fetch.n
-                                             : (double)s->loader->batch_size;
+    const struct loader_fact *l = s->loader;
+    return l->samples > 0 && l->batches > 0 ? (double)l->samples / (double)l->batches
+                                            : (double)l->batch_size;
 }
 
 /* Samples that cost next to nothing each, many to a batch, with the time in fetching them rather
@@ -156,12 +159,19 @@ int slow_handover(const struct scene *s, struct finding *f)
     finding_cause(f, "SLOW_HANDOVER");
     finding_advise(f,
                    "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
-                   "%s%s), making it %.2f ms. Let batches be a few large tensors: no Python "
-                   "lists, dicts or arrays of many items, and nothing the training does not use%s.",
+                   "%s%s), making it %.2f ms. %s%s",
                    pack + unpack + pin, pack, unpack,
                    pinned ? "and pinning in the pin thread" : "in the training process",
                    pinned ? "" : ", where nothing else can go on", making,
-                   pinned && pin > unpack ? "; try pin_memory=False" : "");
+                   bytes >= FEW_BYTES
+                       ? "Let batches be a few large tensors: no Python lists, dicts "
+                         "or arrays of many items, and nothing the training does "
+                         "not use."
+                       : "It is few bytes, but a connection to the worker for each "
+                         "tensor: let batches have fewer tensors, or call "
+                         "torch.multiprocessing.set_sharing_strategy("
+                         "'file_system').",
+                   pinned && pin > unpack ? " Try pin_memory=False." : "");
     prove_part(s, f, "pickle per batch", LEAT_PART_PICKLE, s->pickle.mean);
     prove_part(s, f, "unpickle per batch", LEAT_PART_UNPICKLE, s->unpickle.mean);
     prove_part(s, f, "pin per batch", LEAT_PART_PIN, s->pin.mean);
@@ -172,8 +182,7 @@ int slow_handover(const struct scene *s, struct finding *f)
                       "input_parts WHERE pid = %lld AND part = 'pickle'",
                       (long long)s->loader->pid);
     struct what_if w = scene_model(s);
-    w.hand_over_ms = HAND_OVER_MS < w.hand_over_ms ? HAND_OVER_MS : w.hand_over_ms;
-    w.pin_ms = 0;
+    w.busy_extra_ms = w.pin_ms = 0;
     model_scale(&w, making);
     predict(s, f, what_if_step_ms(&w), "batches of a few tensors");
     return 1;

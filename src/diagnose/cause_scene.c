@@ -245,7 +245,9 @@ struct what_if scene_model(const struct scene *s)
     const struct loader_fact *l = s->loader;
     double packing = l->num_workers == 0 ? 0 : known(s->pickle.mean, 0);
     double make_ms = known(s->make_ms, s->wall_ms / s->batches_per_step) + packing;
-    double unpack = isnan(s->unpickle.mean) ? HAND_OVER_MS : s->unpickle.mean + QUEUE_MS;
+    /* What exceeds the usual price of a hand-over is the worker's Python, busy with the next. */
+    double unpack = known(s->unpickle.mean, HAND_OVER_MS);
+    double usual = unpack < HAND_OVER_MS ? unpack : HAND_OVER_MS;
     struct what_if w = {.rest_ms = s->rest_ms,
                         .batches_per_step = s->batches_per_step,
                         .workers = (int)l->num_workers,
@@ -257,7 +259,8 @@ struct what_if scene_model(const struct scene *s)
         w.pin_ms = known(s->unpickle.mean, 0) + s->pin.mean;
         w.hand_over_ms = QUEUE_MS;
     } else {
-        w.hand_over_ms = unpack;
+        w.hand_over_ms = usual + QUEUE_MS;
+        w.busy_extra_ms = (unpack - usual) / (s->busy > 0.1 ? s->busy : 1);
     }
     double beside = s->batches_per_step * (l->num_workers == 0 ? w.make_cpu_ms : w.hand_over_ms);
     double used = s->main_cpu * s->wall_ms - beside;

@@ -68,7 +68,11 @@ static double play(const struct what_if *w)
         double ready = *free_at;
         if (w->pin_ms > 0)
             ready = pin_free = fmax(ready, pin_free) + w->pin_ms;
-        now = fmax(now, ready) + w->hand_over_ms;
+        now = fmax(now, ready);
+        /* The worker that made it is asked for its memory; while it makes the next batch, its
+         * Python answers late. */
+        int at_work = now < *free_at + draw(w, k + workers);
+        now += w->hand_over_ms + (at_work ? w->busy_extra_ms : 0);
         given[in_epoch % ahead] = now; /* for the batch that comes `ahead` later */
         now += rest;
         if (k + 1 == skip)

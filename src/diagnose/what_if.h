@@ -10,6 +10,7 @@ struct what_if {
     double make_ms[WHAT_IF_QUANTILES]; /* equally likely times to make it, a core to itself */
     double make_cpu_ms;                /* of their mean: on a CPU rather than waiting */
     double hand_over_ms;               /* in the training process, while it can do nothing else */
+    double busy_extra_ms;              /* more of it while the batch's worker makes the next one */
     double pin_ms; /* in the pin thread, beside the training; 0: no such thread */
     /* one step */
     double rest_ms;          /* all but the input */

@@ -5,7 +5,7 @@
 -- says: 6.0 us
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
-UPDATE loaders SET batch_size = 256;
+UPDATE loaders SET batch_size = 256, samples = 25600;
 INSERT INTO part(worker, part, n, ms, bytes) VALUES
     (-1, 'sample', 25600, 0.006, 0),
     (-1, 'fetch', 100, 1.6, 0),

@@ -72,6 +72,17 @@ static void test_spread_costs(void **state)
     assert_true(what_if_step_ms(&spread) == ahead); /* a function: the same twice */
 }
 
+/* A worker that makes the next batch answers late; one that has nothing to do does not. */
+static void test_busy_workers_hand_over_late(void **state)
+{
+    struct what_if w = steady(18, 10, 1);
+    w.busy_extra_ms = 12;
+    near(what_if_step_ms(&w), 22, 0.001); /* 12 late and 10 of rest, which hide the 18 */
+    w = steady(5, 30, 4);
+    w.busy_extra_ms = 12;
+    near(what_if_step_ms(&w), 30, 0.001);
+}
+
 /* An epoch of 10 batches begins with the making of one: 40 ms once, then 10 a step. */
 static void test_epochs_begin_empty(void **state)
 {
@@ -108,6 +119,7 @@ int main(void)
         cmocka_unit_test(test_slowest_station_decides),
         cmocka_unit_test(test_cores_are_finite),
         cmocka_unit_test(test_spread_costs),
+        cmocka_unit_test(test_busy_workers_hand_over_late),
         cmocka_unit_test(test_epochs_begin_empty),
         cmocka_unit_test(test_accumulation),
         cmocka_unit_test(test_fewest_workers_that_do),
