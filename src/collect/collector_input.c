@@ -161,18 +161,18 @@ static int add_line(struct input_place *p, const struct ring_line *line)
     return (int)i;
 }
 
-/* A process's own parts of loaders that share the last slot cannot be told apart. */
-static int loader_of_slot(const struct speaker *s, uint32_t slot)
+/* The last slot is shared by all later loaders, which cannot be told apart: it is nobody's from the
+ * start, so that no row is left behind when a second one comes. */
+static int loader_of_slot(uint32_t slot)
 {
-    bool shared = slot == REC_PART_LOADERS - 1 && s->header.loaders_used > REC_PART_LOADERS;
-    return shared ? UNTOLD : (int)slot;
+    return slot == REC_PART_LOADERS - 1 ? UNTOLD : (int)slot;
 }
 
 /* Of a worker everything is of the one loader it works for; of other processes only what their own
  * number for this loader says. */
-static bool slot_is_of(const struct speaker *s, const struct input_place *p, uint32_t slot)
+static bool slot_is_of(const struct input_place *p, uint32_t slot)
 {
-    return p->worker != OWN || loader_of_slot(s, slot) == p->loader;
+    return p->worker != OWN || loader_of_slot(slot) == p->loader;
 }
 
 static int add_parts(struct input_place *to, const struct speaker *s)
@@ -180,7 +180,7 @@ static int add_parts(struct input_place *to, const struct speaker *s)
     struct ring_part part;
     for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
         for (uint32_t i = 0; i < LEAT_PARTS_COUNT; i++)
-            if (slot_is_of(s, to, slot) && ring_reader_part(&s->reader, slot, i, &part) &&
+            if (slot_is_of(to, slot) && ring_reader_part(&s->reader, slot, i, &part) &&
                 add_part(&to->parts[i], &part) < 0)
                 return -ENOMEM;
     return 0;
@@ -195,7 +195,7 @@ static void add_lines(struct input_place *to, const struct speaker *s)
         if (!ring_reader_line(&s->reader, id, &line))
             continue;
         uint32_t slot = line.loader < REC_PART_LOADERS ? line.loader : REC_PART_LOADERS - 1;
-        if (!slot_is_of(s, to, slot))
+        if (!slot_is_of(to, slot))
             continue;
         bool of_user = line.below < 0;
         line.loader = 0; /* the place says it */
@@ -258,6 +258,19 @@ static int only_loader_with_workers(const struct speaker *s)
     return found;
 }
 
+static bool has_input(const struct speaker *s, uint32_t slot)
+{
+    return s->header.parts_used[slot] != 0;
+}
+
+static bool has_any_input(const struct speaker *s)
+{
+    bool any = s->header.lines_used > 0;
+    for (uint32_t slot = 0; slot < REC_PART_LOADERS && !any; slot++)
+        any = has_input(s, slot);
+    return any;
+}
+
 /* Settles a worker's place, at the latest when it ends: then whoever is its parent is its master.
  */
 static bool settle(struct speaker *s, bool ends)
@@ -265,9 +278,9 @@ static bool settle(struct speaker *s, bool ends)
     if (s->input.settled)
         return true;
     const struct speaker *master = input_master(s);
-    if (!master && !ends)
-        return false;
     int said = s->header.worker_loader;
+    if (!ends && (!master || (said < 0 && !has_any_input(s))))
+        return false;
     s->input.pid = master ? master->pid : s->header.ppid;
     s->input.loader = said >= 0 && said < REC_LOADERS ? said
                       : master                        ? only_loader_with_workers(master)
@@ -280,19 +293,6 @@ static bool settle(struct speaker *s, bool ends)
 int input_loader(struct speaker *s)
 {
     return makes_batches(s) && settle(s, false) ? s->input.loader : UNTOLD;
-}
-
-static bool has_input(const struct speaker *s, uint32_t slot)
-{
-    return s->header.parts_used[slot] != 0;
-}
-
-static bool has_any_input(const struct speaker *s)
-{
-    bool any = s->header.lines_used > 0;
-    for (uint32_t slot = 0; slot < REC_PART_LOADERS && !any; slot++)
-        any = has_input(s, slot);
-    return any;
 }
 
 /* Calls `visit` for each place that this process adds to; NULL: there was no room for it. */
@@ -309,7 +309,7 @@ static void each_place(struct speaker *s, bool ends,
     }
     for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
         if (has_input(s, slot))
-            visit(make_place(c, s->pid, loader_of_slot(s, slot), OWN), s);
+            visit(make_place(c, s->pid, loader_of_slot(slot), OWN), s);
 }
 
 static void just_make(struct input_place *p, struct speaker *s)

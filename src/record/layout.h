@@ -44,7 +44,7 @@ enum {
     /* 16384 x 32 bytes = 512 KiB a thread. leat drains every 50 ms, so a thread may write 320 000
      * records a second before any is lost; the fastest loop seen writes some 100 000. */
     REC_RING_RECORDS = 16384,
-    REC_PART_LOADERS = 16, /* later loaders share the last */
+    REC_PART_LOADERS = 16, /* the last is shared by the 16th loader and all later ones */
     REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
     REC_LINES = 512,
     REC_FILE_BYTES = 152,

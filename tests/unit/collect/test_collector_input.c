@@ -49,6 +49,33 @@ static void fork_worker(int worker, int loader, void (*body)(void))
     waitpid(pid, NULL, 0);
 }
 
+static int go_on[2]; /* one byte lets the living worker go on */
+
+static void open_reader(void)
+{
+    struct leat_err err;
+    store_flush(w.writer);
+    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+}
+
+/* Rows of now, until the number is as expected: the worker records when it gets the time. */
+static void sample_until(const char *sql, int64_t expected)
+{
+    int64_t value = -1;
+    for (int i = 0; i < 400 && value != expected; i++) {
+        struct pollfd none = {-1, 0, 0};
+        poll(&none, 1, 25);
+        adopt_all();
+        collector_drain(w.collector);
+        collector_sample(w.collector);
+        open_reader();
+        value = ask(sql);
+        store_reader_close(w.reader);
+        w.reader = NULL;
+    }
+    assert_int_equal(value, expected);
+}
+
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 static void make_19_samples(void)
@@ -218,6 +245,43 @@ static void test_untold_loader(void **state)
     }
 }
 
+/* A worker that has not yet said whose it is may still do so: its place waits until it has worked.
+ */
+static void start_slowly(void)
+{
+    char byte;
+    close(go_on[1]);
+    make_loader(1);
+    make_loader(1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        leat_recorder_role(LEAT_ROLE_WORKER, 2);
+        if (read(go_on[0], &byte, 1) != 1)
+            _exit(1);
+        leat_recorder_worker_loader(1);
+        make_5_samples();
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    _exit(WEXITSTATUS(status));
+}
+
+static void test_late_word(void **state)
+{
+    assert_int_equal(pipe(go_on), 0);
+    begin(getpid());
+    pid_t pid = child(start_slowly);
+    sample_until("SELECT count(*) FROM workers", 1);
+    assert_int_equal(write(go_on[1], "a", 1), 1);
+    assert_int_equal(wait_for(pid), 0);
+    finish();
+    assert_int_equal(ask("SELECT loader FROM workers"), 1);
+    assert_int_equal(ask("SELECT loader FROM input_parts"), 1);
+    close(go_on[0]);
+    close(go_on[1]);
+}
+
 /* Under a fork server the parent has no loader: the only process that has one is the master. */
 static void serve_forks(void)
 {
@@ -301,8 +365,6 @@ static void test_epochs(void **state)
 
 /* ---- while they live ------------------------------------------------------------------------ */
 
-static int go_on[2]; /* one byte lets the living worker go on */
-
 static void live_on(void)
 {
     char byte;
@@ -324,31 +386,6 @@ static void live_on(void)
     int status;
     waitpid(pid, &status, 0);
     _exit(WEXITSTATUS(status));
-}
-
-static void open_reader(void)
-{
-    struct leat_err err;
-    store_flush(w.writer);
-    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
-}
-
-/* Rows of now, until the number is as expected: the worker records when it gets the time. */
-static void sample_until(const char *sql, int64_t expected)
-{
-    int64_t value = -1;
-    for (int i = 0; i < 400 && value != expected; i++) {
-        struct pollfd none = {-1, 0, 0};
-        poll(&none, 1, 25);
-        adopt_all();
-        collector_drain(w.collector);
-        collector_sample(w.collector);
-        open_reader();
-        value = ask(sql);
-        store_reader_close(w.reader);
-        w.reader = NULL;
-    }
-    assert_int_equal(value, expected);
 }
 
 /* The dead and the living are summed while the run goes on, and counted once at its end. */
@@ -492,9 +529,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_parts),        TEST(test_hist),          TEST(test_no_workers),
-        TEST(test_many_loaders), TEST(test_untold_loader), TEST(test_fork_server),
-        TEST(test_epochs),       TEST(test_living),        TEST(test_many_workers),
-        TEST(test_scribbled),    TEST(test_no_memory),
+        TEST(test_many_loaders), TEST(test_untold_loader), TEST(test_late_word),
+        TEST(test_fork_server),  TEST(test_epochs),        TEST(test_living),
+        TEST(test_many_workers), TEST(test_scribbled),     TEST(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
