@@ -155,7 +155,8 @@ int slow_handover(const struct scene *s, struct finding *f)
     int packing = pack >= making && room >= BUSY_SHARE;
     if (!(unpack + pack + pin > 0) || !(training || thread || packing))
         return 0;
-    double bytes = s->pickle.n > 0 ? s->pickle.bytes / s->pickle.n : NAN;
+    const struct part_stats *pipe = s->pickle.n > 0 ? &s->pickle : &s->unpickle;
+    double bytes = pipe->n > 0 ? pipe->bytes / pipe->n : NAN;
     finding_cause(f, "SLOW_HANDOVER");
     finding_advise(f,
                    "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
@@ -163,7 +164,7 @@ int slow_handover(const struct scene *s, struct finding *f)
                    pack + unpack + pin, pack, unpack,
                    pinned ? "and pinning in the pin thread" : "in the training process",
                    pinned ? "" : ", where nothing else can go on", making,
-                   bytes >= FEW_BYTES
+                   !(bytes < FEW_BYTES)
                        ? "Let batches be a few large tensors: no Python lists, dicts "
                          "or arrays of many items, and nothing the training does "
                          "not use."

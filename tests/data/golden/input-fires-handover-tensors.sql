@@ -1,5 +1,4 @@
 -- As input-fires-handover, with few bytes: it is the connections to the worker that take long.
--- the time.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
 -- says: unpacking 11.00
 -- says: fewer tensors
