@@ -83,7 +83,7 @@ class Numpy(Kind):
         import numpy
 
         self.sort = numpy.sort
-        self.numbers = numpy.random.default_rng(0).random(200000)
+        self.numbers = numpy.random.default_rng(0).random(800000)
 
     def __getitem__(self, i):
         t0 = clock()
