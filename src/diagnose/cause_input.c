@@ -12,10 +12,10 @@
  *   with workers
  *     WORKER_STARTUP        the wait is at the start of epochs: no worker is busy then
  *     PER_SAMPLE_OVERHEAD   as above
+ *     CPU_OVERSUBSCRIBED    all queue for cores, so no time says much of the work itself
  *     SLOW_HANDOVER         the training waits for unpacking, not for a worker
  *     UNEVEN_WORKERS        one worker holds up all, because batches come in order
  *   with workers that are all busy
- *     CPU_OVERSUBSCRIBED    they queue for cores, so their times say little of the work itself
  *     SLOW_STORAGE          they wait for reads
  *     SLOW_COLLATE          they put batches together for longer than they fetch samples
  *     TOO_FEW_WORKERS       there is room for more
@@ -28,8 +28,8 @@
 typedef int cause_fn(const struct scene *s, struct finding *f);
 
 static cause_fn *const without_workers[] = {per_sample_overhead, slow_collate_alone, no_overlap};
-static cause_fn *const with_workers[] = {worker_startup, per_sample_overhead, slow_handover,
-                                         uneven_workers, cpu_oversubscribed,  slow_storage,
+static cause_fn *const with_workers[] = {worker_startup, per_sample_overhead, cpu_oversubscribed,
+                                         slow_handover,  uneven_workers,      slow_storage,
                                          slow_collate,   too_few_workers,     slow_sample};
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))

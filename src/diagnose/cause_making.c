@@ -142,7 +142,9 @@ int slow_collate_alone(const struct scene *s, struct finding *f)
 /* Three ways in which the hand-over is what limits:
  *   - the training would take as long if batches were always ready, because it unpacks them itself;
  *   - the pin thread, which unpacks and pins one batch after the other, has no pause;
- *   - workers have no pause, and pack for longer than they make. */
+ *   - workers have no pause, and pack for longer than they make.
+ * Workers that are always busy are the limit themselves, and answer late for that; few bytes that
+ * take long are then no cause. */
 int slow_handover(const struct scene *s, struct finding *f)
 {
     double per_step = s->batches_per_step, wall = s->wall_ms;
@@ -153,10 +155,11 @@ int slow_handover(const struct scene *s, struct finding *f)
     int training = !pinned && unpack * per_step + s->rest_ms >= BUSY_SHARE * wall;
     int thread = pinned && (unpack + pin) * per_step >= BUSY_SHARE * wall;
     int packing = pack >= making && room >= BUSY_SHARE;
-    if (!(unpack + pack + pin > 0) || !(training || thread || packing))
-        return 0;
     const struct part_stats *pipe = s->pickle.n > 0 ? &s->pickle : &s->unpickle;
     double bytes = pipe->n > 0 ? pipe->bytes / pipe->n : NAN;
+    if (!(unpack + pack + pin > 0) || !(training || thread || packing) ||
+        (s->busy >= BUSY_SHARE && bytes < FEW_BYTES))
+        return 0;
     finding_cause(f, "SLOW_HANDOVER");
     finding_advise(f,
                    "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "

@@ -16,6 +16,10 @@
 /* Threads of the run, running or ready to, for each of its cores: from two on (less a tenth for
  * what sampling misses) every other one waits, and half of the workers would do as much. */
 #define CROWD 1.8
+/* Threads that a worker has without computing in several: its main thread, the queue's feeder, the
+ * server of its shared memory, leat's sampler. */
+#define WORKER_THREADS 4
+#define QUEUED         0.3 /* share of time without a core that two for one, at times, explain */
 
 static double larger(double a, double b)
 {
@@ -233,26 +237,37 @@ static double crowd(const struct scene *s)
     return (have * (s->worker_cpu + s->worker_delay) + (isnan(rest) ? 0 : rest)) / s->cores;
 }
 
-/* Clear when the run itself crowds the cores. Where run delays were not measured: when the machine
- * is full, the workers alone could fill it, and they are what it is filled with. */
+/* Workers that compute in several threads, which together outnumber the cores twice. Whether those
+ * threads are ready cannot be seen; that the main thread queues for a core can. */
+static int crowded_by_threads(const struct scene *s)
+{
+    double extra = worker_threads(s) - WORKER_THREADS;
+    return extra > 0 && s->busy >= BUSY_SHARE && s->worker_delay >= QUEUED &&
+           (double)s->loader->num_workers * (1 + extra) >= 2 * s->cores;
+}
+
+/* Clear when the run itself crowds the cores: whether workers are busy making batches, or the
+ * training is too slow to take them, then follows from it. Where run delays were not measured: when
+ * the machine is full, the workers alone could fill it, and they are what it is filled with. */
 static int is_crowded(const struct scene *s)
 {
     double have = (double)s->loader->num_workers, ratio = crowd(s);
     double full = 1 - s->idle / s->cores;
     if (!isnan(ratio))
-        return ratio >= CROWD && !(s->idle >= FREE_CORES);
-    return full >= SATURATED && have > s->cores && s->worker_cpu * have >= 0.5 * s->cores;
+        return !(s->idle >= FREE_CORES) && (ratio >= CROWD || crowded_by_threads(s));
+    return s->busy >= BUSY_SHARE && full >= SATURATED && have > s->cores &&
+           s->worker_cpu * have >= 0.5 * s->cores;
 }
 
 int cpu_oversubscribed(const struct scene *s, struct finding *f)
 {
-    if (!(s->busy >= BUSY_SHARE) || !is_crowded(s))
+    if (!is_crowded(s))
         return 0;
     double have = (double)s->loader->num_workers, threads = worker_threads(s);
     struct what_if w = scene_model_uncrowded(s);
     int most = (int)(have < floor(s->left) ? have : floor(s->left));
     w.workers = what_if_workers(&w, most > 1 ? most : 1);
-    int fewer = have > s->left; /* else it is the threads inside of them */
+    int fewer = have > s->cores; /* else it is the threads inside of them */
     finding_cause(f, "CPU_OVERSUBSCRIBED");
     if (fewer)
         finding_advise(f,
