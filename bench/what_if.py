@@ -77,20 +77,24 @@ def apply_setting(settings, change):
 
 
 def try_workload(runs, name):
-    """(cause, setting, predicted gain, measured gain, comparison); the last four None where leat
-    predicted nothing."""
+    """(cause, setting, predicted gain, measured gain, whether `leat compare` says the same); all but
+    the cause None where leat predicted nothing that a setting can do."""
     arguments, settings = WORKS[name]
     label = name.replace(" ", "-").replace(",", "")
     before = runs.run(f"{label}-before", arguments, settings.split())
     finding = the_finding(before)
     cause = finding["cause"] or finding["kind"]
-    if not finding["setting"] or finding["predicted_gain"] is None:
+    predicted = finding["predicted"]
+    if not predicted or "=" not in predicted["setting"]:
         return cause, None, None, None, None
-    changed = apply_setting(settings.split(), finding["setting"])
-    after = runs.run(f"{label}-after", arguments, changed)
+    setting, gain = predicted["setting"], predicted["gain"]
+    after = runs.run(f"{label}-after", arguments, apply_setting(settings.split(), setting))
     rates = [run["step_time"]["samples_per_s"] for run in (before, after)]
-    compared = runs.compare(f"{label}-before", f"{label}-after")
-    return cause, finding["setting"], finding["predicted_gain"], rates[1] / rates[0] - 1, compared
+    measured = rates[1] / rates[0] - 1
+    told = runs.compare(f"{label}-before", f"{label}-after")["prediction"] or {}
+    same = told.get("followed") is True and told["setting"] == setting
+    same = same and told["predicted_gain"] == gain and abs(told["measured_gain"] - measured) < 1e-6
+    return cause, setting, gain, measured, same
 
 
 def show_row(name, cause, setting, predicted, measured, off):
@@ -108,12 +112,12 @@ def main():
     arguments = parser.parse_args()
     print(f"Machine: {machine()}.\n")
     show_row("workload", "cause", "setting", "predicted", "measured", "off by")
-    bars = Bars()
+    bars, alike = Bars(), []
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
         runs = Runs(os.path.abspath(arguments.build), arguments.logs or folder)
         for name in (name for name in WORKS if arguments.only in name):
             show_progress(name)
-            cause, setting, predicted, measured, compared = try_workload(runs, name)
+            cause, setting, predicted, measured, same = try_workload(runs, name)
             show_progress("")
             if setting is None:
                 show_row(name, cause, setting, "-", "-", "-")
@@ -122,6 +126,8 @@ def main():
             off = (1 + predicted) / (1 + measured) - 1
             show_row(name, cause, setting, f"{predicted:+.0%}", f"{measured:+.0%}", f"{off:+.0%}")
             bars.add(name, f"{off:+.1%}", f"within {MOST_OFF:.0%}", abs(off) <= MOST_OFF)
+            alike.append(same)
+        bars.add("leat compare tells the same", f"{sum(alike)} times", len(alike), all(alike))
     return 0 if bars.show() else 1
 
 

@@ -42,7 +42,7 @@ def read_arguments():
     parser.add_argument("--epoch", type=int, help="batches in an epoch; without it there is one")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("settings", nargs="*")
-    return parser.parse_args()
+    return parser.parse_intermixed_args()
 
 
 def main():
