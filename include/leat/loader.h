@@ -257,8 +257,9 @@ int leat_loader_set_threads(struct leat_loader *loader, int threads, struct leat
 /* ---- State: where an epoch stands -------------------------------------------------------------
  *
  * Small, of fixed size, without pointers: may be kept as bytes on machines of one byte order.
- * After the same number of batches every rank has the same state (SKIP aside: `spare` is the
- * rank's own), so one rank may save it for all.
+ * After the same number of batches every rank has the same state, so one rank may save it for all.
+ * (Two exceptions. `spare` is the rank's own, see SKIP. And where fewer samples than ranks are left
+ * for the last step, a rank without one stands at the end only after next() has said so.)
  */
 #define LEAT_STATE_VERSION 1
 

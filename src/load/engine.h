@@ -75,6 +75,7 @@ struct leat_loader {
      * threads read it too (epoch, sampler, given). */
     uint64_t epoch;
     int begun; /* an epoch was started or resumed */
+    int over;  /* next() has said so */
     struct sampler sampler;
     struct share share;
     int64_t next_deliver, next_begin; /* numbers of batches */

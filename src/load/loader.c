@@ -80,6 +80,7 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
     /* Another world has other shares: what was spare there has its turn here. */
     l->spare = at->rank == o->rank && at->world_size == o->world_size ? at->spare : 0;
     l->begun = 1;
+    l->over = 0;
     atomic_store(&l->stopped, 0);
     if (!l->first_start_ns)
         l->first_start_ns = clock_now_ns();
@@ -119,6 +120,8 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
                        "The order is the caller's, so where it stands is the caller's to keep.");
     struct leat_loader_state state = fresh_state(l, l->epoch);
     state.position = l->begun ? share_delivered(&l->share, l->next_deliver) : 0;
+    if (l->over)
+        state.position = l->source->count;
     state.spare = l->spare;
     *ret_state = state;
     return 0;
@@ -318,6 +321,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
         }
         /* Every sample of it was left out, or taken for an earlier batch: on to the next one. */
     }
+    l->over = !got;
     pthread_mutex_unlock(&l->lock);
     return got;
 }
