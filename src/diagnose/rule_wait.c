@@ -46,6 +46,19 @@ static struct part largest_span(const struct facts *facts, const struct rank_fac
     return best;
 }
 
+/* What of `other` no span names, per step: spans of the user's may lie inside of each other, so the
+ * sum of them may exceed the whole. */
+static double unnamed_other(const struct facts *facts, const struct rank_facts *r, double other_ms)
+{
+    double named = 0;
+    for (size_t i = 0; r->steps > 0 && i < facts->span_count; i++) {
+        const struct span_fact *s = &facts->spans[i];
+        if (s->rank == r->rank && !is_accounted(s->name))
+            named += s->other_ms / (double)r->steps;
+    }
+    return named < other_ms ? other_ms - named : 0;
+}
+
 static void prove_span(struct finding *f, const struct rank_facts *r, const struct part *span)
 {
     /* The name is the user's: quotes in it are doubled, as SQL wants them. */
@@ -75,17 +88,17 @@ static double explained_share(const struct findings *found, double sync_share)
 }
 
 static void name_other(struct finding *f, const struct facts *facts, const struct rank_facts *r,
-                       double other_ms)
+                       double unnamed_ms)
 {
     struct part span = largest_span(facts, r, 0);
-    if (span.ms >= 0.5 * other_ms && strcmp(span.name, "checkpoint") == 0) {
+    if (span.is_span && span.ms >= unnamed_ms && strcmp(span.name, "checkpoint") == 0) {
+        finding_advise(
+            f, "Saving checkpoints (torch.save) is the largest part. Save less often, or in "
+               "a background thread from a copy of the state (torch.distributed."
+               "checkpoint.async_save).");
+    } else if (span.is_span && span.ms >= unnamed_ms) {
         finding_advise(f,
-                       "Saving checkpoints (torch.save) takes most of it. Save less often, or in "
-                       "a background thread from a copy of the state (torch.distributed."
-                       "checkpoint.async_save).");
-    } else if (span.ms >= 0.5 * other_ms) {
-        finding_advise(f,
-                       "The phase \"%s\" takes most of it: do it less often, or outside the "
+                       "The phase \"%s\" is the largest part: do it less often, or outside the "
                        "training loop.",
                        span.name);
     } else {
@@ -129,22 +142,26 @@ void rule_wait(const struct facts *facts, struct findings *found)
         return;
     f->share = share;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
-    struct part span = largest_span(facts, r, sync_ms > other_ms);
-    double largest_ms = sync_ms > other_ms ? sync_ms : other_ms;
+    int in_sync = sync_ms > other_ms;
+    struct part span = largest_span(facts, r, in_sync);
+    double unnamed_ms = unnamed_other(facts, r, other_ms);
+    int is_named = span.is_span && span.ms >= (in_sync ? 0.5 * sync_ms : unnamed_ms);
     finding_say(f,
                 "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "
                 "%.2f ms a step, the largest part %s (%.2f ms).",
                 100 * share, sync_ms + other_ms, wall_ms,
-                span.ms >= 0.5 * largest_ms ? span.name
-                : sync_ms > other_ms        ? "waiting for the device or for other ranks"
-                                            : "outside of every known phase",
-                span.ms >= 0.5 * largest_ms ? span.ms : largest_ms);
+                is_named  ? span.name
+                : in_sync ? "waiting for the device or for other ranks"
+                          : "outside of every known phase",
+                is_named  ? span.ms
+                : in_sync ? sync_ms
+                          : unnamed_ms);
     finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    if (sync_ms > other_ms)
+    if (in_sync)
         name_sync(f, facts, r, sync_ms);
     else
-        name_other(f, facts, r, other_ms);
+        name_other(f, facts, r, unnamed_ms);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - share));
 }
