@@ -3,7 +3,7 @@
  *     records   rings that were full, records that made no sense
  *     ranks     ranks that never spoke; Python processes with torch that could not
  *     probes    hooks that found no place to go
- *     samples   processes beyond those that are remembered
+ *     samples   processes beyond those that are remembered; what found no place in the input tables
  *     notes     what a reader must know to read the rest
  *
  * A Python process that does not record is found by its name and by the libraries it has mapped;

@@ -381,6 +381,7 @@ static void live_on(void)
         record_parts(0, LEAT_PART_SAMPLE, 31, 1000, 0);
         if (read(go_on[0], &byte, 1) != 1)
             _exit(1);
+        record_parts(0, LEAT_PART_SAMPLE, 2, 1000, 0); /* too few for new bins before the end */
         _exit(0);
     }
     int status;
@@ -402,8 +403,8 @@ static void test_living(void **state)
     assert_int_equal(write(go_on[1], "b", 1), 1);
     assert_int_equal(wait_for(pid), 0);
     finish();
-    assert_int_equal(ask("SELECT n FROM input_parts"), 7 + 11 + 31);
-    assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 7 + 11 + 31);
+    assert_int_equal(ask("SELECT n FROM input_parts"), 7 + 11 + 31 + 2);
+    assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 7 + 11 + 31 + 2);
     assert_int_equal(ask("SELECT sum(samples) FROM input_lines"), 2 + 5);
     close(go_on[0]);
     close(go_on[1]);
