@@ -1,7 +1,7 @@
 /* _core_python.h: what the files of the extension that speak Python share.
  *
  *     _core.c       the module: the recorder's functions, and the spans of a thread
- *     _making.c     a batch in the making: samples, fetch, collate, idle
+ *     _making.c     a batch in the making: samples, fetch, collate, idle (with _timed.c)
  *     _handover.c   a batch on its way: pickle, unpickle, pin, ready
  *     _sampler.c    the lines at which a batch in the making is found, by a thread of its own
  *     _stack.c      the stack of the thread that makes it, read from memory
@@ -30,6 +30,7 @@ struct here {
     int spoken;          /* has begun a span of training before */
     int64_t loader;      /* whose batch the open FETCH asks for */
     int making;          /* inside a timed fetcher */
+    int64_t made;        /* samples of the batch that it made last; 0: not known */
     int creating;        /* fetchers being created, one inside the other */
     int pinning;         /* inside pin_memory(), which calls itself */
     int feeds;           /* 1: feeds the worker's data queue; -1: does not; 0: not asked yet */
@@ -56,8 +57,11 @@ int core_due(uint64_t now_ns);         /* whether the hooks are to be called for
 int making_add(PyObject *module);
 int handover_add(PyObject *module);
 int sampler_add(PyObject *module);
+int engine_add(PyObject *module);
 
 void making_forget(void); /* after a fork, in the child */
+/* Sets the mark of _core.h. The first thread that comes has it until it is done. */
+void making_mark(struct here *here, enum making_part part, uint32_t loader);
 /* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */
 int64_t handover_ready(PyObject *iterator, PyObject *queue);
 uint32_t making_loader(void); /* of this worker, for its parts */

@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 from torch.utils.data import DataLoader as _TorchLoader
 
-from leat import _loader_torch, _lower
+from leat import _loader_engine, _loader_torch, _lower
 from leat._loader_plan import Counts
 
 ORDERS = ("full", "quasi", "window", "sequential", "torch")
@@ -36,11 +36,18 @@ class _Shared:
         self.epoch = 0  # of the next pass
         self.resume = None  # a loaded state, until the next pass begins
         self.current = None  # the pass that was begun last
+        self.resting = None  # an engine that no iterator uses
+        self.largest = 0  # of the batches a batch_sampler gave
         self.counts = Counts()
-        self.wrapping = False
+        self.wrapping = None  # while an iterator is made: how it is to see the index sampler
 
     def __getstate__(self):
-        return {**self.__dict__, "current": None, "counts": Counts(), "wrapping": False}
+        live = ("current", "resting", "counts", "wrapping")
+        return {name: value for name, value in self.__dict__.items() if name not in live}
+
+    def __setstate__(self, state):
+        self.__init__(True, False)
+        self.__dict__.update(state)
 
 
 class DataLoader(_TorchLoader[_Sample]):
@@ -135,47 +142,84 @@ class DataLoader(_TorchLoader[_Sample]):
         shared = self._leat_shared
         state, shared.resume = shared.resume, None
         if state is None:
-            state = {"epoch": shared.epoch, "batches": 0, "random": None}
+            state = _loader_torch.fresh_state(shared.epoch)
         shared.epoch = state["epoch"] + 1
-        shared.current = _loader_torch.Pass(
-            state["epoch"], shared.counts, self.device, state["batches"], state["random"]
-        )
+        if shared.current is not None:
+            shared.current.keep_state()
+        shared.current = _loader_torch.Pass(state, shared.counts, self.device)
 
     def _get_iterator(self):
         shared = self._leat_shared
         if shared.current is None:  # called by something that is not __iter__
             self._begin()
         lowered, reasons = _lower.find(self)
-        if lowered is not None:
-            raise NotImplementedError
-        self._refuse_what_torch_cannot(reasons)
-        shared.wrapping = True
+        if lowered is None:
+            self._refuse_what_torch_cannot(reasons)
+        shared.wrapping = "quick" if lowered is not None else "torch"
         try:
+            if lowered is not None:
+                return _loader_engine._EngineDataLoaderIter(self, lowered)
             iterator = _loader_torch.iterator_over(self)
         finally:
-            shared.wrapping = False
+            shared.wrapping = None
         iterator._leat_pass = shared.current
         return iterator
 
     def _refuse_what_torch_cannot(self, reasons):
         """An argument that would be without effect is an error: nothing is ignored in silence."""
+        seed = self.seed if self._dataset_kind else None
         for name, value, fine in (
             ("on_error", self.on_error, ("raise",)),
             ("order", self.order, (None, "full", "sequential", "torch")),
+            ("seed", seed, (None,)),
         ):
             if value not in fine:
                 raise ValueError(
                     f"{name}={value!r} needs a dataset that leat reads itself; "
                     f"this one runs through torch: {'; '.join(reasons)}"
                 )
+        if self._leat_shared.current.engine is not None:
+            raise ValueError(
+                "the state was saved by a loader that leat ran itself; "
+                f"this one runs through torch: {'; '.join(reasons)}"
+            )
+
+    def _leat_world(self):
+        """(rank, world size)."""
+        if self.world_size is not None:
+            return self.rank, self.world_size
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        return 0, 1
+
+    def _leat_batches(self):
+        """The index batches where they are not what torch's samplers give: several ranks share the
+        data, or a seed was given. None where they are."""
+        shared = self.__dict__.get("_leat_shared")
+        if shared is None or not shared.own_order or self._dataset_kind:
+            return None
+        world = self._leat_world()
+        seeded = shared.shuffled and self.seed is not None
+        if world[1] == 1 and not (seeded and self.order != "torch"):
+            return None
+        seed = (self.seed or 0) if shared.shuffled else None
+        return _loader_torch.RankBatches(
+            len(self.dataset), self.batch_size, self.drop_last, world, seed
+        )
 
     @property
     def _index_sampler(self):
         sampler = super()._index_sampler
         shared = self.__dict__.get("_leat_shared")
-        if shared is None or not shared.wrapping or self._dataset_kind:
+        if shared is None or shared.wrapping is None or self._dataset_kind:
             return sampler
-        return _loader_torch.Indices(sampler, shared)
+        sampler = self._leat_batches() or sampler
+        return _loader_torch.Indices(sampler, shared, shared.wrapping == "quick")
+
+    def __len__(self):
+        batches = self._leat_batches()
+        return super().__len__() if batches is None else len(batches)
 
     def set_epoch(self, epoch):
         """The next pass is that epoch. A sampler or dataset that has set_epoch is told too."""
@@ -198,8 +242,8 @@ class DataLoader(_TorchLoader[_Sample]):
         elif shared.current is not None:
             state = shared.current.state()
         else:
-            state = {"epoch": shared.epoch, "batches": 0, "random": None}
-        return {"leat": STATE_VERSION, **state}
+            state = _loader_torch.fresh_state(shared.epoch)
+        return {"leat": STATE_VERSION, **state, "world_size": self._leat_world()[1]}
 
     def load_state_dict(self, state):
         """The next pass is the rest of the one the state was taken from."""
@@ -209,7 +253,14 @@ class DataLoader(_TorchLoader[_Sample]):
             raise ValueError(
                 f"the state is of version {state['leat']}; this leat reads {STATE_VERSION}"
             )
-        self._leat_shared.resume = {key: state[key] for key in ("epoch", "batches", "random")}
+        world_size = self._leat_world()[1]
+        if state["engine"] is None and state["batches"] and state["world_size"] != world_size:
+            raise ValueError(
+                f"the state is of {state['world_size']} ranks and its order was torch's: "
+                f"it cannot be loaded with {world_size}"
+            )
+        names = ("epoch", "batches", "random", "engine")
+        self._leat_shared.resume = {name: state[name] for name in names}
 
     def plan(self):
         """What will run, in C or through torch, and why; print it."""
@@ -218,7 +269,7 @@ class DataLoader(_TorchLoader[_Sample]):
 
     def stats(self):
         """What was waited for and what was read since the loader was made."""
-        return self._leat_shared.counts
+        return self._leat_shared.counts.stats()
 
 
 def _one_of(name, value, known):

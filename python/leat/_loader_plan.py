@@ -1,5 +1,7 @@
 """What leat.DataLoader says of itself: the plan before, the figures after."""
 
+import weakref
+
 
 class Plan:
     """What will run. `lowered` tells whether the engine makes the batches, `reasons` why not, and
@@ -25,9 +27,81 @@ class Plan:
         return f"<plan: {'C' if self.lowered else 'torch'}, {self.title}>"
 
 
+# Of an engine's figures, those that add up over engines.
+SUMS = (
+    "batches samples bytes waits wait_ns help_ns order_ns read_ns idle_ns ready_sum errors full"
+).split()
+NOW = "threads slots slots_held slot_bytes memory_bytes memory_most_bytes".split()
+
+
 class Counts:
-    """What the loader's iterators add up."""
+    """What the loader's iterators and engines add up."""
 
     def __init__(self):
-        self.batches = 0
+        self.batches = 0  # through torch
         self.wait_ns = 0
+        self.ended = dict.fromkeys(SUMS, 0)  # engines that are no more
+        self.ended_ns = 0
+        self.errors = []
+        self.running = weakref.WeakSet()
+
+    def fold(self, core):
+        """The last figures of an engine."""
+        figures = core.stats()
+        for name in SUMS:
+            self.ended[name] += figures[name]
+        self.ended_ns += figures["elapsed_ns"]
+        self.errors += core.errors(0)
+
+    def stats(self):
+        live = [running.core for running in list(self.running) if running.core is not None]
+        figures = [core.stats() for core in live]
+        errors = list(self.errors)
+        for core in live:
+            errors += core.errors(0)
+        sums = {name: self.ended[name] + sum(f[name] for f in figures) for name in SUMS}
+        sums["batches"] += self.batches
+        sums["wait_ns"] += self.wait_ns
+        now = {name: sum(f[name] for f in figures) for name in NOW}
+        elapsed_ns = self.ended_ns + sum(f["elapsed_ns"] for f in figures)
+        return Stats(sums, now, elapsed_ns, errors)
+
+
+class Stats:
+    """Figures since the loader was made. Times are in seconds; those of stages are summed over the
+    threads. What torch's own machinery does is not seen but for batches and wait_s."""
+
+    def __init__(self, sums, now, elapsed_ns, errors):
+        self.batches = sums["batches"]
+        self.samples = sums["samples"]
+        self.bytes = sums["bytes"]
+        self.elapsed_s = elapsed_ns / 1e9
+        self.samples_per_s = self.samples / self.elapsed_s if elapsed_ns else float("nan")
+        self.waits = sums["waits"]  # batches that were not ready when asked for
+        self.wait_s = sums["wait_ns"] / 1e9
+        self.help_s = sums["help_ns"] / 1e9  # of wait_s, what the consumer's core worked itself
+        self.order_s = sums["order_ns"] / 1e9
+        self.read_s = sums["read_ns"] / 1e9
+        self.idle_s = sums["idle_ns"] / 1e9
+        self.ready_mean = sums["ready_sum"] / self.batches if self.batches else float("nan")
+        self.full = sums["full"]
+        self.bad_samples = sums["errors"]
+        self.errors = errors  # (epoch, index, what is wrong with it)
+        for name in NOW:
+            setattr(self, name, now[name])
+
+    def __str__(self):
+        return "\n".join(
+            (
+                f"batches  {self.batches}, {self.samples} samples, {self.bytes / 1e6:.1f} MB",
+                f"waited   {self.wait_s:.3f} s in {self.waits} of them",
+                f"stages   order {self.order_s:.3f} s, read {self.read_s:.3f} s, "
+                f"idle {self.idle_s:.3f} s, {self.threads} threads",
+                f"memory   {self.slots} slots, {self.memory_bytes / 1e6:.1f} MB "
+                f"of at most {self.memory_most_bytes / 1e6:.1f}",
+                f"errors   {self.bad_samples}",
+            )
+        )
+
+    def __repr__(self):
+        return f"<stats: {self.batches} batches, waited {self.wait_s:.3f} s>"

@@ -16,7 +16,7 @@ import itertools
 import time
 
 import torch
-from torch.utils.data import dataloader
+from torch.utils.data import BatchSampler, RandomSampler, dataloader
 
 _TorchSingle = dataloader._SingleProcessDataLoaderIter
 _TorchMulti = dataloader._MultiProcessingDataLoaderIter
@@ -25,47 +25,104 @@ _TorchMulti = dataloader._MultiProcessingDataLoaderIter
 class Pass:
     """One pass over the data: what its iterator and state_dict() share."""
 
-    def __init__(self, epoch, counts, device=None, skip=0, random=None):
-        self.epoch = epoch
-        self.batches = 0  # handed out, those before a resume included
+    def __init__(self, state, counts, device=None):
+        self.epoch = state["epoch"]
+        self.skip = state["batches"]  # what an earlier process has had
+        self.batches = self.skip  # handed out, those before a resume included
+        self.random = state["random"]  # the states the order is drawn from, once it is
+        self.engine = state["engine"]  # where the engine stood
+        self.running = None  # the engine that has this pass now
         self.device = device
-        self.skip = skip  # batches that an earlier process has had
-        self.random = random  # random states from which the order is drawn, or None
         self.counts = counts
         self.ended = False
 
+    def keep_state(self):
+        """The engine turns to something else."""
+        if self.running is not None:
+            self.engine = self.running.core.state()
+            self.running = None
+
     def state(self):
         if self.ended:
-            return {"epoch": self.epoch + 1, "batches": 0, "random": None}
-        return {"epoch": self.epoch, "batches": self.batches, "random": self.random}
+            return fresh_state(self.epoch + 1)
+        engine = self.engine if self.running is None else self.running.core.state()
+        return {
+            "epoch": self.epoch,
+            "batches": self.batches,
+            "random": self.random,
+            "engine": engine,
+        }
+
+
+def fresh_state(epoch):
+    return {"epoch": epoch, "batches": 0, "random": None, "engine": None}
 
 
 class Indices:
     """The loader's index sampler, as the iterator sees it."""
 
-    def __init__(self, inner, shared):
+    def __init__(self, inner, shared, quick=False):
         self.inner = inner
         self.shared = shared
+        self.quick = quick
         self.batch_size = getattr(inner, "batch_size", None)
 
     def __len__(self):
         return len(self.inner)
 
     def __iter__(self):
-        # The pass is taken now: the body of a generator runs when the first index is asked for,
-        # and then a second iterator may have begun.
-        return self._walk(self.shared.current)
+        # The pass is taken now: the first index may be asked for when a second pass has begun.
+        return _Walk(self.inner, self.shared.current, self.quick)
 
-    def _walk(self, this):
-        generators = list(_generators(self.inner))
-        skip = this.skip if this is not None else 0
-        if not skip:
-            if this is not None:
-                this.random = [generator.get_state() for generator in generators]
-            yield from self.inner
-            return
-        drawn = _begin_again(self.inner, generators, this.random, skip)
-        yield from drawn
+
+class _Walk:
+    """Index batches of one pass. Nothing is drawn before the first is asked for."""
+
+    def __init__(self, sampler, this, quick):
+        self.sampler = sampler
+        self.this = this
+        self.quick = quick
+        self.iterator = None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.iterator is None:
+            self.iterator = self._begin()
+        return next(self.iterator)
+
+    @property
+    def left(self):
+        """How many batches come before the end, where that is known."""
+        return getattr(self.iterator, "left", None)
+
+    def _begin(self):
+        generators = list(_generators(self.sampler))
+        this = self.this
+        if not this.skip:
+            this.random = [generator.get_state() for generator in generators]
+            return self._iterate()
+        # torch's own generator is left as it was found; one that a sampler holds goes on.
+        before = torch.default_generator.get_state()
+        if this.random is not None and len(this.random) == len(generators):
+            for generator, state in zip(generators, this.random):
+                generator.set_state(state)
+        try:
+            iterator = self._iterate()
+            for _ in itertools.islice(iterator, this.skip):
+                pass
+        finally:
+            torch.default_generator.set_state(before)
+        return iterator
+
+    def _iterate(self):
+        batches = self.sampler
+        if isinstance(batches, RankBatches):
+            return batches.walk(self.this.epoch)
+        if self.quick and RandomBatches.can_stand_for(batches):
+            return RandomBatches(batches)
+        return iter(batches)
 
 
 def _generators(sampler):
@@ -80,20 +137,83 @@ def _generators(sampler):
             return
 
 
-def _begin_again(sampler, generators, states, skip):
-    """An iterator over the sampler after its first `skip` items, drawn from the noted states.
-    torch's own generator is left as it was found; one that a sampler holds goes on from here."""
-    before = torch.default_generator.get_state()
-    if states is not None and len(states) == len(generators):
-        for generator, state in zip(generators, states):
-            generator.set_state(state)
-    try:
-        walk = iter(sampler)
-        for _ in itertools.islice(walk, skip):
-            pass
-    finally:
-        torch.default_generator.set_state(before)
-    return walk
+class RandomBatches:
+    """What BatchSampler over RandomSampler gives, as tensors: the same numbers from the same
+    draws, without a Python object for each index."""
+
+    def __init__(self, batches):
+        sampler = batches.sampler
+        self.size = batches.batch_size
+        self.count = len(sampler.data_source)
+        self.generator = sampler.generator
+        if self.generator is None:
+            seed = int(torch.empty((), dtype=torch.int64).random_().item())
+            self.generator = torch.Generator().manual_seed(seed)
+        self.order = torch.randperm(self.count, generator=self.generator)
+        self.at = 0
+        self.left = len(batches)
+
+    @staticmethod
+    def can_stand_for(batches):
+        if type(batches) is not BatchSampler or type(batches.sampler) is not RandomSampler:
+            return False
+        sampler = batches.sampler
+        return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.left <= 0:
+            if self.left == 0:
+                # RandomSampler draws once more before it ends, and others may draw after it.
+                torch.randperm(self.count, generator=self.generator)
+                self.left = -1
+            raise StopIteration
+        self.left -= 1
+        self.at += self.size
+        return self.order[self.at - self.size : self.at]
+
+
+class RankBatches:
+    """One rank's index batches, by the rule of the engine's own orders: of each step the r-th
+    batch, of the rest an even part. Single indices when batch_size is None."""
+
+    def __init__(self, count, batch_size, drop_last, world, seed):
+        self.count = count
+        self.single = batch_size is None
+        self.batch_size = 1 if self.single else batch_size
+        self.drop_last = drop_last
+        self.rank, self.world_size = world
+        self.seed = seed  # None: in the order of the data
+
+    def _tail(self):
+        """(whole steps, first and end of this rank's part of the rest)."""
+        steps, rest = divmod(self.count, self.batch_size * self.world_size)
+        base, more = divmod(rest, self.world_size)
+        first = self.count - rest + self.rank * base + min(self.rank, more)
+        size = 0 if self.drop_last else base + (self.rank < more)
+        return steps, first, first + size
+
+    def __len__(self):
+        steps, first, end = self._tail()
+        return steps + (end > first)
+
+    def walk(self, epoch):
+        order = torch.arange(self.count)
+        if self.seed is not None:
+            generator = torch.Generator().manual_seed((self.seed + epoch) % (1 << 63))
+            order = torch.randperm(self.count, generator=generator)
+        steps, first, end = self._tail()
+        for step in range(steps):
+            at = (step * self.world_size + self.rank) * self.batch_size
+            yield self._one(order[at : at + self.batch_size])
+        if end > first:
+            yield self._one(order[first:end])
+
+    def _one(self, indices):
+        indices = indices.tolist()
+        return indices[0] if self.single else indices
 
 
 def move(data, device):
@@ -121,12 +241,10 @@ class _Counting:
         this = self._leat_pass
         t0 = time.monotonic_ns()
         try:
-            if this.skip and this.batches < this.skip:
-                if self._dataset_kind == dataloader._DatasetKind.Iterable:
-                    while this.batches < this.skip:
-                        super()._next_data()
-                        this.batches += 1
-                this.batches = this.skip
+            if this.skip and self._dataset_kind == dataloader._DatasetKind.Iterable:
+                skip, this.skip = this.skip, 0
+                for _ in range(skip):
+                    super()._next_data()
             data = super()._next_data()
         except StopIteration:
             this.ended = True

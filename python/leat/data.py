@@ -75,6 +75,10 @@ class _Structured(Dataset):
             return self.kind(*leaves)
         return self.kind(leaves)
 
+    def build_batch(self, leaves):
+        """As build, for a batch: default_collate makes a list of a tuple."""
+        return list(leaves) if self.kind is tuple else self.build(leaves)
+
     def __getitem__(self, index):
         index = _one_index(index, len(self))
         return self.build([self._row(leaf, index) for leaf in self.leaves])

@@ -667,7 +667,10 @@ def iterator_attributes(kind):
 
 @case
 def iterator_is_not_pickled(kind):
-    return pickle.dumps(iter(kind(DATASETS["tensors"](), 4)))
+    try:
+        return pickle.dumps(iter(kind(DATASETS["tensors"](), 4)))
+    except NotImplementedError as error:
+        return error.args[0]  # the second is the name of a class that nobody sees
 
 
 @case

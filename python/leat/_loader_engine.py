@@ -1,0 +1,311 @@
+"""The iterator of leat.DataLoader whose batches the engine makes.
+
+    engine's order    start an epoch (or resume one), take batches
+    torch's order     draw index batches from torch's samplers, hand them in, take batches
+
+It is a torch iterator: what looks at those (profilers, `leat run`) sees it too, and torch's random
+numbers are drawn as torch draws them. A tensor handed out lies in the engine's slot, and the slot
+is not filled again while the tensor, or anything made of its memory, lives.
+
+An engine serves one iterator at a time and is kept for the next one, with its slots and threads.
+"""
+
+import array
+import collections
+import sys
+
+import numpy
+import torch
+from torch.utils.data import dataloader
+from torch.utils.dlpack import from_dlpack
+
+from leat import _core
+from leat._loader_torch import move
+
+# Places in the state of an engine, as leat_loader_state has them.
+SEED, EPOCH, POSITION, SPARE = 2, 3, 8, 9
+AHEAD = (
+    16  # index batches drawn ahead of the consumer, at most; the engine takes fewer of large ones
+)
+ON_ERROR = {
+    "raise": _core.ON_ERROR_RAISE,
+    "skip": _core.ON_ERROR_SKIP,
+    "replace": _core.ON_ERROR_REPLACE,
+}
+_MADE_BY_ENGINE = object()
+_over = object()
+
+
+class Running:
+    """An engine, what it was made for, and the counts its figures go to when it ends."""
+
+    def __init__(self, key, core, counts):
+        self.key = key
+        self.core = core
+        self.counts = counts
+        counts.running.add(self)
+
+    def close(self):
+        if self.core is not None:
+            self.counts.fold(self.core)
+            core, self.core = self.core, None
+            core.close()
+
+    def __del__(self):
+        self.close()
+
+
+def _recorder_loader(loader):
+    """The loader's id in the recorder plus one, inside `leat run`; else 0."""
+    hooks = sys.modules.get("leat._hooks_data")
+    known = hooks._loaders.find(loader) if hooks is not None else None
+    return known[0] + 1 if known is not None else 0
+
+
+def _options(loader, lowered):
+    rank, world_size = loader._leat_world() if lowered.order is not None else (0, 1)
+    return {
+        "drop_last": bool(loader.drop_last),
+        "order": _core.ORDER_GIVEN if lowered.order is None else lowered.order,
+        "rank": rank,
+        "world_size": world_size,
+        "threads": loader.threads or 0,
+        "memory_bytes": loader.memory_budget or 0,
+        "on_error": ON_ERROR[loader.on_error],
+        "recorder_loader": _recorder_loader(loader),
+    }
+
+
+def _engine_for(shared, lowered, options, batch_size):
+    """The engine that rests, if it was made for the same; else a new one."""
+    key = (lowered.key, batch_size, tuple(options.values()))
+    resting, shared.resting = shared.resting, None
+    if resting is not None:
+        if resting.key == key:
+            return resting
+        resting.close()
+    core = _core.Engine(lowered.source(), batch_size, **options)
+    return Running(key, core, shared.counts)
+
+
+class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
+    _running = None
+
+    def __init__(self, loader, lowered):
+        super().__init__(loader)
+        self._lowered = lowered
+        self._shared = loader._leat_shared
+        self._fetcher = None
+        self._timeout_ms = int(self._timeout * 1000) if self._timeout > 0 else -1
+        self._begin(loader)
+
+    def _reset(self, loader, first_iter=False):
+        """A loader with persistent workers is served by one iterator, here as there."""
+        super()._reset(loader, first_iter)
+        self._rest()
+        self._begin(loader)
+
+    # The loader itself is not kept: it may keep this iterator, and neither would go.
+    def _begin(self, loader):
+        this = self._leat_pass = self._shared.current
+        self._options = _options(loader, self._lowered)
+        self._queue = collections.deque()  # of what was drawn: made by the engine, or to be made
+        self._held_back = None
+        self._drawn_all = False
+        if this.skip and (self._lowered.order is None) != (this.engine is None):
+            raise ValueError("the state was saved by a loader with another kind of order")
+        if self._lowered.order is None:
+            self._limit = _batch_limit(loader)
+            self._running = self._engine(self._limit)
+            self._running.core.start(this.epoch)
+        else:
+            self._running = self._engine(loader.batch_size)
+            self._running.core.resume(this.engine or self._fresh_state(_seed(loader, self)))
+            this.running = self._running
+
+    def _engine(self, batch_size):
+        return _engine_for(self._shared, self._lowered, self._options, batch_size)
+
+    def _fresh_state(self, seed):
+        state = list(self._running.core.state())
+        state[SEED] = seed
+        state[EPOCH] = self._leat_pass.epoch
+        state[POSITION] = state[SPARE] = 0
+        return tuple(state)
+
+    # ---- Index batches of torch's samplers.
+
+    def _draw_more(self):
+        """Hands index batches to the engine, as many as it takes and may be drawn yet."""
+        most = AHEAD if self._lowered.ahead else 1
+        while not self._drawn_all and len(self._queue) < most:
+            batch, self._held_back = self._held_back, None
+            if batch is None:
+                if self._queue and self._reaches_end():
+                    return
+                try:
+                    batch = self._next_index()
+                except StopIteration:
+                    self._drawn_all = True
+                    return
+                except Exception as error:
+                    self._queue.append(error)
+                    return
+            if not self._hand_in(batch):
+                return
+
+    def _reaches_end(self):
+        """torch's random sampler draws from its generator once more at the end. Others may draw
+        from it too: that must not come sooner than it does in torch."""
+        return self._sampler_iter.left == 0
+
+    def _hand_in(self, batch):
+        """False when it has to wait for a batch to be taken."""
+        indices = self._plain(batch)
+        if indices is None or not len(indices):
+            self._queue.append((batch,))  # torch's own fetcher makes it, or its error
+            return True
+        if len(indices) > self._limit:
+            self._held_back = batch
+            if self._queue:
+                return False
+            self._grow(len(indices))
+            self._held_back = None
+        try:
+            taken = self._running.core.submit(_address(indices), len(indices))
+        except IndexError:
+            self._queue.append((batch,))
+            return True
+        if taken:
+            self._queue.append(_MADE_BY_ENGINE)
+        else:
+            self._held_back = batch
+        return taken
+
+    def _grow(self, size):
+        """Batches of any size may come from a batch_sampler: the slots follow the largest."""
+        self._shared.largest = self._limit = max(size, 2 * self._limit)
+        self._running.close()
+        self._running = self._engine(self._limit)
+
+    def _plain(self, batch):
+        """The indices as int64 in memory; None when they are anything but whole numbers."""
+        indices = _as_int64(batch)
+        through = self._lowered.through
+        if indices is None or through is None:
+            return indices
+        indices = torch.as_tensor(indices)
+        if len(indices) and (indices.min() < 0 or indices.max() >= len(through)):
+            return None
+        return through[indices]
+
+    # ---- Batches.
+
+    def _next_data(self):
+        this = self._leat_pass
+        if self._running is None:
+            raise StopIteration
+        if self._lowered.order is None:
+            data = self._next_given()
+        else:
+            data = self._take()
+        if data is _over:
+            this.ended = True
+            self._rest()
+            raise StopIteration
+        this.batches += 1
+        if self._pin_memory:
+            data = dataloader._utils.pin_memory.pin_memory(data, self._pin_memory_device)
+        return data if this.device is None else move(data, this.device)
+
+    def _next_given(self):
+        self._draw_more()
+        if not self._queue:
+            return _over
+        made = self._queue.popleft()
+        if made is _MADE_BY_ENGINE:
+            return self._take()
+        if isinstance(made, Exception):
+            raise made
+        if self._fetcher is None:
+            self._fetcher = dataloader._DatasetKind.create_fetcher(
+                self._dataset_kind, self._dataset, True, self._collate_fn, self._drop_last
+            )
+        return self._fetcher.fetch(made[0])
+
+    def _take(self):
+        got = self._running.core.next(self._timeout_ms)
+        if got is None:
+            return _over
+        if got is False:
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        crowded, capsules = got
+        leaves = [from_dlpack(capsule) for capsule in capsules]
+        if crowded:  # the consumer keeps its batches: the slots must not run out
+            leaves = [leaf.clone() for leaf in leaves]
+        return self._lowered.build(leaves)
+
+    # ---- The end.
+
+    def _rest(self):
+        """The engine is kept for the next iteration, unless another one rests already."""
+        running, self._running = self._running, None
+        if running is None or running.core is None:
+            return
+        if self._leat_pass.running is running:
+            self._leat_pass.keep_state()
+        if self._shared.resting is None:
+            self._shared.resting = running
+        else:
+            running.close()
+
+    def __del__(self):
+        try:
+            self._rest()
+        except Exception:  # the interpreter is going down, and takes everything with it
+            pass
+
+
+def _seed(loader, iterator):
+    """Without a seed the order hangs on the number torch has just drawn for its workers: it differs
+    between loaders and epochs, and torch.manual_seed() repeats it. Ranks must agree, so with
+    several of them it is 0, as that of torch's DistributedSampler is."""
+    if loader.seed is not None:
+        return loader.seed
+    return iterator._base_seed if loader._leat_world()[1] == 1 else 0
+
+
+def _batch_limit(loader):
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return max(size if type(size) is int else 0, loader._leat_shared.largest, 1)
+
+
+def _as_int64(batch):
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() != 1 or batch.dtype.is_floating_point or batch.dtype == torch.bool:
+            return None
+        return batch.to(torch.int64).contiguous()
+    if not isinstance(batch, (list, tuple)):
+        return None
+    kinds = set(map(type, batch))
+    if kinds - {int}:
+        if not all(issubclass(kind, (int, numpy.integer)) and kind is not bool for kind in kinds):
+            return _from_tensors(batch)
+        batch = list(map(int, batch))
+    try:
+        return array.array("q", batch)
+    except OverflowError:
+        return None
+
+
+def _from_tensors(batch):
+    for index in batch:
+        if type(index) is not torch.Tensor or index.dim() or index.dtype != torch.int64:
+            return None
+    return torch.stack(list(batch))
+
+
+def _address(indices):
+    if isinstance(indices, torch.Tensor):
+        return indices.data_ptr()
+    return indices.buffer_info()[0]
