@@ -156,6 +156,21 @@ int core_due(uint64_t now_ns)
     return now_ns >= due_ns || !leat_recording();
 }
 
+static PyObject *finish(long kind, uint64_t flags, uint64_t id, uint64_t arg, uint64_t t1)
+{
+    if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
+        Py_RETURN_FALSE;
+    here.inside &= ~(1u << kind);
+    if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
+        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg,
+                    here.t0_ns[kind], t1);
+    if (kind == LEAT_REC_BACKWARD)
+        leat_recorder_nest(-1);
+    if (core_due(t1))
+        Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
+}
+
 static PyObject *core_end(PyObject *self, PyObject *args)
 {
     uint64_t t1 = leat_now_ns();
@@ -168,17 +183,24 @@ static PyObject *core_end(PyObject *self, PyObject *args)
     uint64_t arg = core_unpack(last);
     if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
         return NULL;
-    if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
-        Py_RETURN_FALSE;
-    here.inside &= ~(1u << kind);
-    if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
-        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg,
-                    here.t0_ns[kind], t1);
-    if (kind == LEAT_REC_BACKWARD)
-        leat_recorder_nest(-1);
-    if (core_due(t1))
-        Py_RETURN_TRUE;
-    Py_RETURN_FALSE;
+    return finish(kind, flags, id, arg, t1);
+}
+
+/* The ends that every step has, without a tuple. */
+static PyObject *core_end_well(PyObject *self, PyObject *value)
+{
+    uint64_t t1 = leat_now_ns();
+    long kind = kind_of(value);
+    return kind < 0 ? NULL : finish(kind, 0, 0, 0, t1);
+}
+
+static PyObject *core_end_step(PyObject *self, PyObject *optimizer)
+{
+    uint64_t t1 = leat_now_ns();
+    uint64_t id = core_unpack(optimizer);
+    if (id >> 63 && PyErr_Occurred())
+        return NULL;
+    return finish(LEAT_REC_OPTIMIZER, 0, id, 0, t1);
 }
 
 static PyObject *core_inside(PyObject *self, PyObject *value)
@@ -334,6 +356,8 @@ static PyMethodDef core_methods[] = {
     {"record",    core_record,    METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
     {"begin",     core_begin,     METH_O,       "begin(kind) -> False if inside such a span already."     },
     {"end",       core_end,       METH_VARARGS, "end(kind, flags, id, arg) -> True if due or not heard."  },
+    {"end_well",  core_end_well,  METH_O,       "end_well(kind): end(kind, 0, 0, 0)."                     },
+    {"end_step",  core_end_step,  METH_O,       "end_step(optimizer): end(OPTIMIZER, 0, optimizer, 0)."   },
     {"inside",    core_inside,    METH_O,       "inside(kind) -> whether this thread is in such a span."  },
     {"steps",     core_steps,     METH_O,       "steps(count): how many optimizer steps are really open." },
     {"drop",      core_drop,      METH_O,       "drop(kind): the span is over, and was nothing."          },

@@ -176,32 +176,37 @@ static PyObject *read_mark(PyObject *iterator, struct mark *ret_mark)
     return NULL;
 }
 
-/* The number of samples of a list or tuple whose first element is a tensor. */
-static uint64_t quick_count(PyObject *batch)
+/* The common cases of samples() in _hooks_data.py, without a call: a list or tuple whose first
+ * element is a tensor of `expected` rows, or which has that length itself. 0: another case. */
+static uint64_t quick_count(PyObject *batch, uint64_t expected)
 {
-    PyObject *first = NULL;
-    if (PyList_CheckExact(batch))
-        first = PyList_Size(batch) ? PyList_GetItem(batch, 0) : NULL;
-    else if (PyTuple_CheckExact(batch))
-        first = PyTuple_Size(batch) ? PyTuple_GetItem(batch, 0) : NULL;
-    PyObject *shape = first ? PyObject_GetAttr(first, str_shape) : NULL;
+    int list = PyList_CheckExact(batch);
+    Py_ssize_t length = list                        ? PyList_Size(batch)
+                        : PyTuple_CheckExact(batch) ? PyTuple_Size(batch)
+                                                    : 0;
+    if (length == 0 || expected == 0)
+        return 0;
+    if ((uint64_t)length == expected)
+        return expected;
+    PyObject *first = list ? PyList_GetItem(batch, 0) : PyTuple_GetItem(batch, 0);
+    PyObject *shape = PyObject_GetAttr(first, str_shape);
     uint64_t count = 0;
     if (shape && PyTuple_Check(shape) && PyTuple_Size(shape))
         count = core_unpack(PyTuple_GetItem(shape, 0));
     Py_XDECREF(shape);
-    if (PyErr_Occurred()) {
+    if (PyErr_Occurred())
         PyErr_Clear();
-        return 0;
-    }
-    return count;
+    return count == expected ? count : 0;
 }
 
 static uint64_t count_of(PyObject *batch, uint64_t expected)
 {
-    uint64_t count = quick_count(batch);
-    if (count == expected && count)
-        return count;
-    PyObject *answer = PyObject_CallFunction(count_samples, "OL", batch, (long long)expected);
+    struct here *here = core_here();
+    uint64_t count = here->made > 0 ? (uint64_t)here->made : quick_count(batch, expected);
+    if (count)
+        return count & UINT32_MAX;
+    PyObject *answer =
+        PyObject_CallFunction(count_samples, "OK", batch, (unsigned long long)expected);
     count = answer ? core_unpack(answer) : 0;
     Py_XDECREF(answer);
     if (PyErr_Occurred()) {
@@ -265,6 +270,7 @@ static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
     int64_t ready = held && mark.queue != Py_None ? handover_ready(iterator, mark.queue) : -1;
     unsigned flags = ask_nograd();
     here->inside |= bit;
+    here->made = 0;
     here->loader = held ? (int64_t)mark.loader : LOADER_UNKNOWN;
     uint64_t t0 = leat_now_ns();
     PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);

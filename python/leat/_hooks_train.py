@@ -20,6 +20,8 @@ BACKWARD = _core.BACKWARD
 OPTIMIZER = _core.OPTIMIZER
 begin = _core.begin
 end = _core.end
+end_step = _core.end_step
+end_well = _core.end_well
 
 optimizers = _state.Serials()
 
@@ -29,14 +31,15 @@ def make_backward(original, kind=BACKWARD):
         if not begin(kind):
             return original(*args, **kwargs)
         said.backwards += 1
-        flags = ERROR
         try:
             result = original(*args, **kwargs)
-            flags = 0
-            return result
-        finally:
+        except BaseException:
             said.backwards -= 1
-            end(kind, flags, 0, 0)
+            end(kind, ERROR, 0, 0)
+            raise
+        said.backwards -= 1
+        end_well(kind)
+        return result
 
     return backward
 
@@ -120,8 +123,12 @@ def make_step_hooks(compiling, tick):
     def after(optimizer, args, kwargs):
         if compiling():
             return
-        flags = _nested() if said.backwards else 0
-        if end(OPTIMIZER, flags, _number(optimizer), 0):
+        try:
+            number = optimizer._leat  # the common case of _number(), without a call
+        except AttributeError:
+            number = _number(optimizer)
+        nested = _nested() if said.backwards else 0
+        if end(OPTIMIZER, nested, number, 0) if nested else end_step(number):
             tick()
 
     return before, after

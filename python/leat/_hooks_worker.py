@@ -151,13 +151,13 @@ def install(count):
     """`count` tells how many samples a batch has."""
     global _count
     from torch.utils.data import _DatasetKind
-    from torch.utils.data._utils import pin_memory, worker
+    from torch.utils.data._utils import collate, pin_memory, worker
 
     _count = count
     _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")
 
     def make(original):
-        _core.on_create(original, _dress)
+        _core.on_create(original, _dress, collate.default_collate)
         return _core.create_fetcher
 
     _patch.patch(_DatasetKind, "create_fetcher", make, "create_fetcher", wraps=False)

@@ -1,0 +1,28 @@
+/* _timed.h: the stand-in for a dataset and a collate function while a batch is made; see _making.c.
+ */
+#ifndef LEAT_PYTHON_TIMED_H
+#define LEAT_PYTHON_TIMED_H
+
+#include "_core_python.h"
+
+struct timed {
+    PyObject_HEAD PyObject *data; /* owned; the dataset, or its iterator */
+    PyObject *collate;            /* owned */
+    /* Set once. */
+    uint32_t loader;
+    int single;  /* the fetcher asks for one sample and does not make lists of them */
+    int trusted; /* collate is torch's own: the batch holds the samples that went in */
+    /* Of the batch in the making. */
+    int open;
+    Py_ssize_t asked;   /* indices; 0: not a list */
+    int whole;          /* __getitems__ was asked for */
+    uint32_t timed;     /* samples that were timed */
+    Py_ssize_t samples; /* handed to collate; -1 before */
+    uint64_t begin_ns, last_ns, fetched_ns, end_ns;
+};
+
+struct timed *timed_new(uint32_t loader, int single); /* owned; NULL with an exception */
+void timed_begin(struct timed *t, PyObject *index);   /* index: borrowed, or NULL */
+int timed_init(void);                                 /* once; -1 with an exception */
+
+#endif
