@@ -166,6 +166,7 @@ static void store_beginning(struct session *s)
     json_decref(words);
     store_set_meta(s->writer, "run_name", s->folder.name);
     store_set_meta(s->writer, "command", command ? command : "[]");
+    store_set_meta(s->writer, "logs_dir", s->options.logs_dir);
     store_set_meta(s->writer, "started_at", when);
     store_set_meta(s->writer, "node", host);
     store_set_meta(s->writer, "leat", LEAT_VERSION);

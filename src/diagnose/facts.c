@@ -269,6 +269,7 @@ static int add_meta(const struct store_row *row, void *context)
         {"command",    &f->command   },
         {"started_at", &f->started_at},
         {"node",       &f->node      },
+        {"logs_dir",   &f->logs_dir  },
         {"leat",       &f->leat      },
         {"ended",      &f->ended     }
     };
@@ -332,8 +333,8 @@ static int load_meta(struct store_reader *reader, struct facts *f, struct leat_e
                          "SELECT python, torch, world_size FROM processes WHERE recorded = 1"
                          " ORDER BY rank IS NULL, rank, role = 'worker', pid",
                          NULL, 0, add_versions, f, err);
-    char **const texts[] = {&f->run_name, &f->command, &f->started_at, &f->node,
-                            &f->leat,     &f->ended,   &f->python,     &f->torch};
+    char **const texts[] = {&f->run_name, &f->command, &f->started_at, &f->node,    &f->leat,
+                            &f->ended,    &f->python,  &f->torch,      &f->logs_dir};
     for (size_t i = 0; r >= 0 && i < sizeof texts / sizeof *texts; i++)
         if (!*texts[i] && !(*texts[i] = mem_strdup("")))
             r = -ENOMEM;
@@ -381,12 +382,11 @@ void facts_free(struct facts *f)
         for (int p = 0; p <= PHASES; p++)
             mem_free(r->bins[p]);
     }
-    void *const owned[] = {f->run_name,       f->command,      f->started_at,  f->node,
-                           f->leat,           f->ended,        f->python,      f->torch,
-                           f->ranks,          f->spans,        f->loaders,     f->workers,
-                           f->procs,          f->proc_samples, f->sys_samples, f->gpu_samples,
-                           f->memory_samples, f->lost,         f->input_parts, f->input_bins,
-                           f->input_lines};
+    void *const owned[] = {
+        f->run_name, f->command,      f->started_at,  f->node,        f->leat,           f->ended,
+        f->python,   f->torch,        f->ranks,       f->spans,       f->loaders,        f->workers,
+        f->procs,    f->proc_samples, f->sys_samples, f->gpu_samples, f->memory_samples, f->lost,
+        f->logs_dir, f->input_parts,  f->input_bins,  f->input_lines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -142,7 +142,7 @@ struct lost_fact {
 struct facts {
     /* meta */
     char *run_name, *command, *started_at, *node, *leat, *ended; /* owned; "" when absent */
-    char *python, *torch;
+    char *python, *torch, *logs_dir;
     double duration_ms;
     int exit_status, signal; /* -1: none */
     int64_t oom_kills, cpus, memory_limit_bytes, max_steps;

@@ -102,15 +102,15 @@ static const char *exception(const struct facts *facts)
 static json_t *run_part(const struct facts *facts)
 {
     return json_pack(
-        "{so so so so so so so so si so so so so so so so}", "name", summary_text(facts->run_name),
-        "command", command_words(facts->command), "started_at", summary_text(facts->started_at),
-        "duration_s",
+        "{so so so so so so so so si so so so so so so so so}", "name",
+        summary_text(facts->run_name), "command", command_words(facts->command), "started_at",
+        summary_text(facts->started_at), "duration_s",
         json_number_or_null(facts->duration_ms > 0 ? facts->duration_ms / 1000 : (double)NAN),
         "ended", summary_text(facts->ended), "exit_status", summary_integer(facts->exit_status),
         "signal", facts->signal > 0 ? json_integer(facts->signal) : json_null(), "exception",
         summary_text(exception(facts)), "nodes", 1, "node", summary_text(facts->node), "world_size",
         facts->world_size > 0 ? json_integer(facts->world_size) : json_null(), "devices",
-        devices(facts), "max_steps",
+        devices(facts), "logs_dir", summary_text(facts->logs_dir), "max_steps",
         facts->max_steps > 0 ? json_integer(facts->max_steps) : json_null(), "torch",
         summary_text(facts->torch), "python", summary_text(facts->python), "leat",
         summary_text(facts->leat));

@@ -238,8 +238,9 @@ static void add_command(struct str *line, const json_t *summary)
         if (command.length < 200)
             add_word(&command, json_is_string(word) ? json_string_value(word) : "?");
     const char *first = json_string_value(json_array_get(words, 0));
+    const char *same = " ... (the same command)";
     if (command.length == 0 || line->length + command.length > LAYOUT_COLUMNS)
-        str_add(line, first && strlen(first) < 30 ? " ... (the same command)" : " ...");
+        str_add(line, line->length + strlen(same) <= LAYOUT_COLUMNS && first ? same : " ...");
     else
         str_add(line, str_text(&command));
     str_done(&command);
@@ -252,11 +253,24 @@ void text_next_command(const json_t *summary, struct str *out)
     const char *kind = json_find_text(summary, "verdict.kind", "");
     struct str line = {0};
     int shown = *name && strlen(name) <= 24;
+    /* A run elsewhere than in ./logs is called by its folder, where that fits a line. */
+    const char *logs = json_find_text(summary, "run.logs_dir", "logs");
+    int elsewhere = strcmp(logs, "logs") != 0 && strlen(logs) + strlen(name) <= 28;
     if (strcmp(severity, "info") != 0 && shown) {
         str_add(out, "\nMake the change, then:\n");
-        str_addf(&line, "  leat run --run-name %s-2", name);
+        str_add(&line, "  leat run");
+        if (elsewhere)
+            add_word((str_add(&line, " --logs-dir"), &line), logs);
+        str_addf(&line, " --run-name %s-2", name);
         add_command(&line, summary);
-        str_addf(&line, "\n  leat compare %s %s-2", name, name);
+        str_add(&line, "\n  leat compare");
+        for (int i = 0; i < 2; i++) {
+            struct str run = {0};
+            str_addf(&run, "%s%s%s%s", elsewhere ? logs : "", elsewhere ? "/" : "", name,
+                     i ? "-2" : "");
+            add_word(&line, str_text(&run));
+            str_done(&run);
+        }
     } else if (strcmp(kind, "INSUFFICIENT_DATA") == 0) {
         str_add(out, "\nWhat this machine lets leat see:\n");
         str_add(&line, "  leat check");

@@ -10,7 +10,7 @@ PRAGMA user_version = 1;            -- the same number as meta.schema
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
     value TEXT                   -- start_ns, duration_ns, node, leat, ended, exit_status, signal,
-) WITHOUT ROWID;                 -- oom_kills, cpus, memory_limit_bytes, max_steps, note.*
+) WITHOUT ROWID;                 -- oom_kills, cpus, memory_limit_bytes, max_steps, logs_dir, note.*
 
 CREATE TABLE processes (         -- every process of the run's tree that was seen
     pid          INTEGER PRIMARY KEY,

@@ -6,3 +6,4 @@ leat view decode --json | grep -A 5 '"predicted": {'
 leat compare slow fast | grep -A 1 Prediction
 leat compare slow hungry | grep -A 1 Prediction
 leat compare decode fast | grep -A 2 Prediction
+leat view elsewhere | tail -3
