@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -178,10 +179,30 @@ static void nap(struct sampler *s)
         ;
 }
 
+/* On a machine with too few CPUs a look comes late: when the thread it looks at has had its turn,
+ * or has gone to sleep, and then all that waits seems to take longer than it does. A thread that
+ * asks for short slices is let on sooner, from Linux 6.12 on; before, this changes nothing. */
+static void ask_for_short_slices(void)
+{
+    struct { /* struct sched_attr, of which glibc knows nothing */
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = sizeof attributes};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 &&
+        attributes.policy == SCHED_OTHER) {
+        attributes.runtime_ns = 100000; /* the least there is */
+        syscall(SYS_sched_setattr, 0, &attributes, 0);
+    }
+}
+
 static void *run(void *argument)
 {
     struct sampler *s = argument;
     struct making *making = core_making();
+    ask_for_short_slices();
     s->last_ns = leat_now_ns();
     while (!s->stop && leat_recording()) {
         int seldom = is_idle(s);
