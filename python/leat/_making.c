@@ -65,6 +65,7 @@ uint32_t making_loader(void)
 void making_forget(void)
 {
     making.part = MAKING_NONE;
+    making.asked = 0;
     idle_since_ns = 0;
 }
 
