@@ -400,6 +400,19 @@ static void test_scribbled_memory(void **state)
     assert_true(ask("SELECT n FROM lost WHERE what = 'records'") > 0);
 }
 
+static void wait_for_exec(pid_t pid, const char *name)
+{
+    char path[64], comm[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    while (strncmp(comm, name, strlen(name)) != 0) {
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(comm, sizeof comm, f));
+        fclose(f);
+        usleep(1000);
+    }
+}
+
 /* A program named python3 that leat's environment did not reach. */
 static void test_deaf_python(void **state)
 {
@@ -413,9 +426,10 @@ static void test_deaf_python(void **state)
         execve(program, arguments, environment);
         _exit(1);
     }
+    wait_for_exec(pid, "python3");
     begin(pid);
     struct pollfd none = {-1, 0, 0};
-    for (int i = 0; i < 50; i++) { /* until the exec is seen, and some samples more */
+    for (int i = 0; i < 50; i++) { /* the first sees it, and some more */
         collector_sample(w.collector);
         poll(&none, 1, 20);
     }
