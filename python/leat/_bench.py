@@ -207,20 +207,18 @@ class _Bench:
     def measure(self, order):
         """One row. Whatever happens, the workers are gone afterwards."""
         row = _Row(self, order)
-        loader = iterator = None
         try:
             self.in_order = True
             loader = self.copies.make(order)
-            iterator = row.run(loader)
+            row.run(loader)
             row.restart(loader)
         except _Abandoned:
-            row.error = "abandoned"
+            row.error = _bench_loader.how_died(row.iterator) or "abandoned"
         except Exception as problem:
             row.error = _bench_call.one_line(problem)
         finally:
             self.in_order = False
-            iterator = row.iterator
-            row.left = _bench_loader.shut_down(iterator, kill=bool(row.error))
+            row.left = _bench_loader.shut_down(row.iterator, kill=bool(row.error))
         row.report(last=True)
         return row.result()
 
@@ -238,6 +236,7 @@ class _Row:
         self.restart_s = None
         self.left = 0
         self.stop = False
+        self.ended = False
 
     def run(self, loader):
         """Takes batches until leat has seen enough, or there are no more."""
@@ -248,6 +247,7 @@ class _Row:
             try:
                 batch = next(self.iterator)
             except StopIteration:
+                self.ended = True
                 break
             copies.use(batch, self.order)
             t = now()
@@ -258,7 +258,6 @@ class _Row:
             if t - said > _SAY_EVERY_S:
                 said = t
                 self.report()
-        return self.iterator
 
     def report(self, last=False):
         if self.times:
@@ -293,6 +292,7 @@ class _Row:
             "restart_s": self.restart_s,
             "batch_bytes": self.bench.copies.batch_bytes(),
             "left": self.left,
+            "ended": int(self.ended),
             "error": self.error,
         }
 
@@ -391,7 +391,14 @@ def _is_child():
 
 
 def leave():
-    """Ends the process at once: nothing of the script runs any more."""
+    """Ends the process at once, and its workers: nothing of the script runs any more."""
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        try:
+            child.kill()
+        except Exception:
+            pass
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -23,7 +23,7 @@ def remember(loader, args, kwargs):
         if frame is not None:
             path, line = frame.f_code.co_filename, frame.f_lineno
             where = _state.place(path, line, 180)
-            name, call = _read_call(path, line, type(loader))
+            name, call = _read_call(path, line, type(loader), kwargs)
         if call is None:
             call = _spell(loader, args, kwargs)
         _calls[loader] = where, name, call
@@ -42,9 +42,9 @@ def _parameters(kind):
     return [p for p in inspect.signature(kind.__init__).parameters if p != "self"]
 
 
-def _read_call(path, line, kind):
+def _read_call(path, line, kind, kwargs):
     """Name and arguments of the call at a line, as they stand in the source; None where the source
-    does not give them one by one."""
+    does not give them one by one. What came by **settings is spelled out."""
     source = "".join(linecache.getlines(path))
     try:
         tree = ast.parse(source)
@@ -60,15 +60,16 @@ def _read_call(path, line, kind):
     if found is None:
         return "", None
     name = ast.unparse(found.func)
-    if any(k.arg is None for k in found.keywords):
-        return name, None
     if any(isinstance(a, ast.Starred) for a in found.args):
         return name, None
     names = _parameters(kind)
     call = [
         ["" if i == 0 else names[i], _words(source, value)] for i, value in enumerate(found.args)
     ]
-    call += [[k.arg, _words(source, k.value)] for k in found.keywords]
+    call += [[k.arg, _words(source, k.value)] for k in found.keywords if k.arg]
+    if any(k.arg is None for k in found.keywords):
+        known = {argument for argument, _ in call}
+        call += [[k, _value(k, v)] for k, v in kwargs.items() if k not in known]
     return name, call
 
 

@@ -229,6 +229,20 @@ def shut_down(iterator, kill):
     return len(left)
 
 
+def how_died(iterator):
+    """Of a worker that is dead while it was waited for, how it died; "" if none is. Torch itself
+    only looks every five seconds at one that died before it was registered."""
+    for worker in getattr(iterator, "_workers", ()):
+        status = worker.exitcode
+        if status is not None:
+            return (
+                f"worker exited with status {status}"
+                if status >= 0
+                else (f"worker killed by signal {-status}")
+            )
+    return ""
+
+
 def _forget(iterator):
     """Torch raises an error in this thread when a worker that it knows is killed."""
     try:

@@ -104,10 +104,13 @@ static double top_score(const struct tune_result *result)
 
 int tune_best(const struct tune_result *result)
 {
-    double top = top_score(result);
+    double top = top_score(result), same = TUNE_SAME;
     int best = -1;
+    for (size_t i = 0; i < result->row_count; i++)
+        if (score(result, i) == top && result->rows[i].spread_ratio > same)
+            same = fmin(result->rows[i].spread_ratio, TUNE_SAME_MOST);
     for (size_t i = 0; i < result->row_count && top > 0; i++)
-        if (score(result, i) >= top * (1 - TUNE_SAME) &&
+        if (score(result, i) >= top * (1 - same) &&
             (best < 0 || simpler(&result->rows[i].config, &result->rows[best].config)))
             best = (int)i;
     return best;

@@ -87,6 +87,8 @@ static void end(struct session *s)
 static void begin_model(struct session *s, uint64_t now_ns)
 {
     struct tune_config choice;
+    if (s->result.elapsed_s <= 0)
+        s->result.elapsed_s = seconds(s->start_ns, now_ns);
     if (!s->has_model || search_choice(&s->result, &choice) < 0) {
         end(s);
         return;
@@ -258,7 +260,7 @@ static void merge(struct tune_row *row, const struct tune_row *more)
 }
 
 /* The rate in samples: the rounds' in batches, times what a batch held on average. */
-static void fill_rate(const struct session *s, struct tune_row *row)
+static void fill_rate(const struct session *s, struct tune_row *row, int ended)
 {
     struct rate_estimate e;
     rate_estimate(&s->rate, &e);
@@ -268,7 +270,7 @@ static void fill_rate(const struct session *s, struct tune_row *row)
     row->first_batch_s = e.first_s;
     row->first_round_s = e.round_s;
     /* An epoch of a stream may be over within a few rounds: all of it, start included, then. */
-    if (!(row->rate > 0) && row->batches > 0 && s->rate.count)
+    if (!(row->rate > 0) && ended && row->batches > 0 && s->rate.count)
         row->rate = (double)row->samples / s->rate.at_s[s->rate.count - 1];
 }
 
@@ -304,13 +306,14 @@ static void hear_row(struct session *s, const json_t *m, uint64_t now_ns)
                            .seconds = seconds(s->began_ns, now_ns)};
     const char *error = json_find_text(m, "error", "");
     hear_batches(s, m, now_ns);
-    fill_rate(s, &row);
-    if (s->row_error[0])
+    fill_rate(s, &row, (int)whole(m, "ended", 0, 1));
+    /* A process that was woken may know better why nothing came. */
+    if (s->row_error[0] && (!*error || strcmp(error, "abandoned") == 0))
         error = s->row_error;
     if (*error)
         fail_row(&row, error);
     else if (!(row.rate > 0))
-        fail_row(&row, row.batches ? "too few batches for a rate" : "no batch came");
+        fail_row(&row, row.batches ? "too few batches to tell" : "no batch came");
     if (s->result.facts.batch_bytes < 0)
         s->result.facts.batch_bytes = whole(m, "batch_bytes", -1, INT64_MAX / 2);
     if (s->stage == SESSION_CACHED) {
@@ -418,7 +421,7 @@ static void keep_part(struct session *s, uint64_t now_ns)
                            .restart_s = NAN,
                            .memory_bytes = s->row_memory,
                            .seconds = seconds(s->began_ns, now_ns)};
-    fill_rate(s, &row);
+    fill_rate(s, &row, 0);
     if (row.rate > 0)
         keep_row(s, &row);
 }

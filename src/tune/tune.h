@@ -102,9 +102,11 @@ struct tune_row *tune_find(struct tune_result *result, const struct tune_config 
 /* Samples/s over an epoch of the user's length, with the start of the epoch in it: what a training
  * feels. `persistent` says whether workers are kept. 0 for a row without a rate. */
 double tune_score(const struct tune_facts *facts, const struct tune_row *row, int persistent);
-/* The row to recommend: the fewest workers, then the smallest rest, within TUNE_SAME of the best
- * score; -1 when no row has a rate. */
-#define TUNE_SAME 0.02
+/* The row to recommend: the fewest workers, then the smallest rest, among those that cannot be told
+ * from the best score; -1 when no row has a rate. That is within TUNE_SAME of it, or within its
+ * spread where that is wider, up to TUNE_SAME_MOST: the choice may not lose 5 %. */
+#define TUNE_SAME      0.02
+#define TUNE_SAME_MOST 0.04
 int tune_best(const struct tune_result *result);
 
 /* ---- model of cost (cost.c) ------------------------------------------------------------------ */
