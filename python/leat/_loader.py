@@ -12,6 +12,7 @@ the arguments and builds the samplers; what differs is decided when an iteration
 """
 
 import operator
+import threading
 from typing import TypeVar
 
 import torch
@@ -40,9 +41,10 @@ class _Shared:
         self.largest = 0  # of the batches a batch_sampler gave
         self.counts = Counts()
         self.wrapping = None  # while an iterator is made: how it is to see the index sampler
+        self.lock = threading.RLock()  # one iterator is made at a time
 
     def __getstate__(self):
-        live = ("current", "resting", "counts", "wrapping")
+        live = ("current", "resting", "counts", "wrapping", "lock")
         return {name: value for name, value in self.__dict__.items() if name not in live}
 
     def __setstate__(self, state):
@@ -131,10 +133,11 @@ class DataLoader(_TorchLoader[_Sample]):
             raise ValueError("rank and world_size are given together or not at all")
 
     def __iter__(self):
-        self._begin()
-        iterator = super().__iter__()
-        # Persistent workers serve every pass with one iterator.
-        iterator._leat_pass = self._leat_shared.current
+        with self._leat_shared.lock:
+            self._begin()
+            iterator = super().__iter__()
+            # Persistent workers serve every pass with one iterator.
+            iterator._leat_pass = self._leat_shared.current
         return iterator
 
     def _begin(self):
@@ -229,9 +232,11 @@ class DataLoader(_TorchLoader[_Sample]):
         if shared.resume is not None and shared.resume["epoch"] != epoch:
             shared.resume = None
         batches = self.batch_sampler
+        told = []
         for thing in (self.sampler, batches, getattr(batches, "sampler", None), self.dataset):
             tell = getattr(thing, "set_epoch", None)
-            if callable(tell):
+            if callable(tell) and not any(thing is other for other in told):
+                told.append(thing)
                 tell(epoch)
 
     def state_dict(self):

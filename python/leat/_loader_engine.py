@@ -45,10 +45,16 @@ class Running:
         self.counts = counts
         counts.running.add(self)
 
+    def state(self):
+        with self.counts.lock:
+            return None if self.core is None else self.core.state()
+
     def close(self):
-        if self.core is not None:
-            self.counts.fold(self.core)
+        with self.counts.lock:
             core, self.core = self.core, None
+            if core is not None:
+                self.counts.fold(core)
+        if core is not None:
             core.close()
 
     def __del__(self):

@@ -1,5 +1,6 @@
 """What leat.DataLoader says of itself: the plan before, the figures after."""
 
+import threading
 import weakref
 
 
@@ -44,9 +45,12 @@ class Counts:
         self.ended_ns = 0
         self.errors = []
         self.running = weakref.WeakSet()
+        # An engine is either counted while it runs or folded when it ends. Reentrant: the end may
+        # come by the garbage collector, at any time.
+        self.lock = threading.RLock()
 
     def fold(self, core):
-        """The last figures of an engine."""
+        """The last figures of an engine. Lock held."""
         figures = core.stats()
         for name in SUMS:
             self.ended[name] += figures[name]
@@ -54,16 +58,17 @@ class Counts:
         self.errors += core.errors(0)
 
     def stats(self):
-        live = [running.core for running in list(self.running) if running.core is not None]
-        figures = [core.stats() for core in live]
-        errors = list(self.errors)
-        for core in live:
-            errors += core.errors(0)
-        sums = {name: self.ended[name] + sum(f[name] for f in figures) for name in SUMS}
+        with self.lock:
+            live = [running.core for running in list(self.running) if running.core is not None]
+            figures = [core.stats() for core in live]
+            errors = list(self.errors)
+            for core in live:
+                errors += core.errors(0)
+            sums = {name: self.ended[name] + sum(f[name] for f in figures) for name in SUMS}
+            elapsed_ns = self.ended_ns + sum(f["elapsed_ns"] for f in figures)
         sums["batches"] += self.batches
         sums["wait_ns"] += self.wait_ns
         now = {name: sum(f[name] for f in figures) for name in NOW}
-        elapsed_ns = self.ended_ns + sum(f["elapsed_ns"] for f in figures)
         return Stats(sums, now, elapsed_ns, errors)
 
 

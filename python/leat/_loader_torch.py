@@ -38,14 +38,16 @@ class Pass:
 
     def keep_state(self):
         """The engine turns to something else."""
-        if self.running is not None:
-            self.engine = self.running.core.state()
+        running = self.running
+        if running is not None:
+            self.engine = running.state() or self.engine
             self.running = None
 
     def state(self):
         if self.ended:
             return fresh_state(self.epoch + 1)
-        engine = self.engine if self.running is None else self.running.core.state()
+        running = self.running
+        engine = (running and running.state()) or self.engine
         return {
             "epoch": self.epoch,
             "batches": self.batches,

@@ -125,7 +125,7 @@ def _about_the_dataset(dataset):
     kind = type(dataset)
     if isinstance(dataset, TensorDataset):
         return _tensor_dataset(dataset)
-    if kind is torch.Tensor:
+    if isinstance(dataset, torch.Tensor):
         return _tensors([dataset], _only, "tensor")
     if kind in (numpy.ndarray, numpy.memmap):
         return _array(dataset)
