@@ -1,38 +1,39 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = SLOW_STORAGE
-# e2e: line = record = stream.read(RECORD)
+# e2e: line = os.preadv(
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
-"""Shards that come through a pipe, as from a bucket, at 1.6 MB/s: the workers are blocked in reads."""
+"""Samples of forty megabytes each, from a disk that is read past the cache: workers that wait."""
 
-import subprocess
-import sys
+import mmap
+import os
+import random
+import tempfile
 import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 torch.set_num_threads(1)
-RECORD = 32 * 1024
-BUCKET = """
-import os, time
-while True:
-    os.write(1, bytes(range(256)) * 32)
-    time.sleep(0.005)
-"""
+BLOCK = 1 << 20
+BLOCKS = 64
 
 
-class Shards(IterableDataset):
-    def __iter__(self):
-        command = [sys.executable, "-S", "-c", BUCKET]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as bucket:
-            stream = bucket.stdout
-            for index in range(4 * 61):
-                record = stream.read(RECORD)
-                pixels = torch.frombuffer(bytearray(record), dtype=torch.uint8)
-                yield pixels[:64] / 255, (index + get_worker_info().id) % 10
-            bucket.kill()
+class Volumes(Dataset):
+    def __init__(self, path):
+        self.file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+        self.block = mmap.mmap(-1, BLOCK)  # aligned, as direct reads must be
+
+    def __len__(self):
+        return 4 * 139
+
+    def __getitem__(self, index):
+        total = 0
+        for number in random.Random(index).choices(range(BLOCKS), k=40):
+            os.preadv(self.file, [self.block], number * BLOCK)
+            total += self.block[0]
+        return torch.full((64,), total / 10_200), index % 10
 
 
 class Net(nn.Module):
@@ -41,7 +42,7 @@ class Net(nn.Module):
         self.body = nn.Linear(64, 10)
 
     def forward(self, x):
-        time.sleep(0.012)
+        time.sleep(0.005)
         return self.body(x)
 
 
@@ -49,10 +50,14 @@ model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 steps = 0
-for x, y in DataLoader(Shards(), batch_size=4, num_workers=2):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # /tmp may be memory
+    for _ in range(BLOCKS):
+        file.write(os.urandom(BLOCK))
+    file.flush()
+    for x, y in DataLoader(Volumes(file.name), batch_size=4, num_workers=2):
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
 print(f"steps={steps} batches={steps}")
