@@ -12,7 +12,8 @@ DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
-.PHONY: help build demo test verdicts bench bench-overhead wheel install format lint asan tsan clean
+.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-what-if \
+        wheel install format lint asan tsan clean
 
 help: ## what there is
 	@echo 'leat finds why a PyTorch training is slow. Targets:'
@@ -38,6 +39,12 @@ bench: build ## every benchmark
 
 bench-overhead: build ## what leat adds to a step, beside untraced and a peer
 	@tools/bench.sh overhead
+
+bench-loader: build ## what leat takes from a loader's throughput, beside untraced
+	@tools/bench.sh loader_cost
+
+bench-what-if: build ## gains that leat predicts, and what the change then brings
+	@tools/bench.sh what_if
 
 wheel: ## dist/leat-*.whl, and a trial of it in a fresh environment
 	@tools/wheel.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench.sh: runs the programs of bench/, each of which measures side by side and prints ratios.
 #
-#     tools/bench.sh overhead     bench/overhead.py
+#     tools/bench.sh overhead     bench/overhead.py, and so on: the name of the program
 #     tools/bench.sh all          every bench/*.py
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
