@@ -57,6 +57,8 @@ double line_share(const struct scene *s, const struct line_fact *line);
 int line_is_library(const struct input_line *line);
 /* Adds the line, and the costliest that it calls, to the places of the finding. */
 void place_line(const struct scene *s, const struct line_fact *line, struct finding *f);
+/* For causes cured by a setting: the costliest line of all, and where the loader was made. */
+void place_loader(const struct scene *s, struct finding *f);
 
 /* Says what the change `setting_fmt` gives: step_ms instead of the present step. */
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)

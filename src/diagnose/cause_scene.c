@@ -139,6 +139,14 @@ void place_line(const struct scene *s, const struct line_fact *line, struct find
     }
 }
 
+void place_loader(const struct scene *s, struct finding *f)
+{
+    const struct line_fact *sample = scene_top_line(s, LEAT_PART_SAMPLE);
+    const struct line_fact *collate = scene_top_line(s, LEAT_PART_COLLATE);
+    place_line(s, collate && (!sample || collate->ms > sample->ms) ? collate : sample, f);
+    finding_place(f, s->loader->where, s->input_ms / s->wall_ms);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static void look_at_parts(struct scene *s)

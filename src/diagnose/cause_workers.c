@@ -32,6 +32,7 @@ int no_overlap(const struct scene *s, struct finding *f)
     /* Two at the least: one prepares while the other hands over. */
     w.workers = (int)larger(2, what_if_workers(&w, WORKERS_MOST));
     finding_cause(f, "NO_OVERLAP");
+    place_loader(s, f);
     finding_advise(f,
                    "Give the loader workers, so that batches are made while the model computes: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True).",
@@ -130,6 +131,7 @@ int uneven_workers(const struct scene *s, struct finding *f)
     if (!(slowest.batch_ms >= UNEVEN_RATIO * usual))
         return 0;
     finding_cause(f, "UNEVEN_WORKERS");
+    place_loader(s, f);
     finding_advise(
         f,
         "Worker %d takes %.1f ms a batch, the usual worker %.1f ms, and batches are "
@@ -200,6 +202,7 @@ int too_few_workers(const struct scene *s, struct finding *f)
     w.workers = what_if_workers(&w, most);
     w.workers = w.workers <= have ? have + 1 : w.workers;
     finding_cause(f, "TOO_FEW_WORKERS");
+    place_loader(s, f);
     finding_advise(f,
                    "The workers (%d) are busy %.0f %% of the time and there is room for more: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
@@ -269,6 +272,7 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     w.workers = what_if_workers(&w, most > 1 ? most : 1);
     int fewer = have > s->cores; /* else it is the threads inside of them */
     finding_cause(f, "CPU_OVERSUBSCRIBED");
+    place_loader(s, f);
     if (fewer)
         finding_advise(f,
                        "%.0f workers share %.0f cores with the training, each getting %.2f of one. "
