@@ -102,6 +102,8 @@ def search(build, name):
     if chosen["num_workers"]:
         names = ("num_workers", "prefetch_factor", "persistent_workers")
         settings = {name: chosen[name] for name in names}
+    if result["disturbed"]:
+        print(f"  other programs kept {result['others_cpus']:.1f} CPUs busy: not a quiet machine")
     return settings, result["search_s"], time.perf_counter() - begin, len(result["rows"])
 
 

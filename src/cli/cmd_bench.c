@@ -6,6 +6,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/path.h"
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* A search of a loader with slow batches; most end long before. */
@@ -199,6 +201,36 @@ static void fill_limits(struct tune_limits *limits)
         limits->most_workers = (int)fmin(TUNE_MOST_WORKERS, fmax(8, 4 * floor(limits->cpus)));
 }
 
+/* ---- what others did meanwhile --------------------------------------------------------------- */
+
+struct busy {
+    struct sys_info machine;
+    double own_s; /* CPU time of everything below leat that has ended */
+};
+
+static void look_at_cpus(struct busy *ret_busy)
+{
+    struct rusage usage;
+    memset(ret_busy, 0, sizeof *ret_busy);
+    ret_busy->machine.busy_ns = -1;
+    sys_read("/", &ret_busy->machine);
+    getrusage(RUSAGE_CHILDREN, &usage);
+    ret_busy->own_s = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                      (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void compare_cpus(const struct busy *before, double elapsed_s, struct tune_result *result)
+{
+    struct busy after;
+    look_at_cpus(&after);
+    if (before->machine.busy_ns < 0 || after.machine.busy_ns < 0 || elapsed_s <= 0)
+        return;
+    double busy_s = (double)(after.machine.busy_ns - before->machine.busy_ns) / 1e9;
+    double all_s = (double)(after.machine.all_ns - before->machine.all_ns) / 1e9;
+    result->others_cpus = fmax(0, busy_s - (after.own_s - before->own_s)) / elapsed_s;
+    result->all_cpus = all_s / elapsed_s;
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 /* module:function, both of plain names. */
@@ -274,6 +306,9 @@ static int measure(const struct options *o, struct script_command *command, int 
     struct run_process_end end = {.exit_status = -1, .signal = -1};
     char *package = NULL, *inject_dir = NULL;
     int number = 0, status = EXIT_FAILED;
+    struct busy before;
+    uint64_t begun_ns = clock_now_ns();
+    look_at_cpus(&before);
     session_init(&session, &o->limits, has_model);
     if (python_home_find(&package, err) < 0 || !(inject_dir = path_join(package, "_inject", NULL)))
         goto out;
@@ -283,6 +318,7 @@ static int measure(const struct options *o, struct script_command *command, int 
     if (bench_process(command->argv, &options, &session, &end, &number, err) < 0)
         goto out;
     err->text[0] = 0;
+    compare_cpus(&before, (double)(clock_now_ns() - begun_ns) / NS_PER_S, &session.result);
     if (!session.start_ns) {
         status = say_nothing_measured(o, &end, number);
     } else {

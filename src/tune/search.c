@@ -12,7 +12,7 @@
  *
  *     1 the user's own settings          5 pin_memory, where there is an accelerator
  *     2 the knee                         6 the batch sizes asked for
- *     3 double and half of the best,     7 the first two once more, when they are close
+ *     3 double and half of the best,     7 the first two once more, when close and not known well
  *       then between them                8 persistent_workers, when starting is worth saving
  *     4 prefetch 4, 8 while it gains
  */
@@ -35,6 +35,7 @@ void tune_result_init(struct tune_result *result)
     memset(result, 0, sizeof *result);
     result->best = result->now = -1;
     result->cached_rate = result->step_s = result->step_samples = NAN;
+    result->others_cpus = result->all_cpus = NAN;
     struct tune_facts *f = &result->facts;
     f->sample_mean_s = f->sample_p99_s = f->sample_calm_s = f->sample_cpu_s = NAN;
     f->dataset_length = f->epoch_batches = f->batch_bytes = -1;
@@ -240,10 +241,18 @@ static int ask_sizes(struct tune_result *result, struct tune_config *ret_config)
     return 0;
 }
 
-/* The best and the one after it decide the answer: when they are close, a second look at each. */
+/* 1 when two rows need no second look: they are the same, and both are known well. */
+static int is_tie(const struct tune_result *result, int a, int b)
+{
+    double low = fmin(score(result, a), score(result, b)), high = top_score(result);
+    double spread = fmax(result->rows[a].spread_ratio, result->rows[b].spread_ratio);
+    return low >= high * (1 - TUNE_SAME) && spread <= TUNE_SAME_MOST;
+}
+
+/* The best and the one after it decide the answer: when they are close, a second look at each. It
+ * keeps the workers, and so also shows what that saves. */
 static int ask_again(struct tune_result *result, struct tune_config *ret_config)
 {
-    double top = top_score(result);
     int second = -1, best = -1;
     for (size_t i = 0; i < result->row_count; i++) {
         if (best < 0 || score(result, i) > score(result, best)) {
@@ -253,12 +262,15 @@ static int ask_again(struct tune_result *result, struct tune_config *ret_config)
             second = (int)i;
         }
     }
-    if (second < 0 || top <= 0 || score(result, second) < top * (1 - CLOSE_RATIO))
+    if (second < 0 || score(result, second) <= 0 ||
+        score(result, second) < score(result, best) * (1 - CLOSE_RATIO) ||
+        is_tie(result, best, second))
         return 0;
     for (int i = 0; i < 2; i++) {
-        struct tune_row *row = &result->rows[i ? second : best];
+        const struct tune_row *row = &result->rows[i ? second : best];
         if (row->times < 2) {
             *ret_config = row->config;
+            ret_config->persistent = row->config.workers > 0;
             return 1;
         }
     }

@@ -10,7 +10,7 @@
 
 /* A row whose rate is still not known after this long has samples of very different cost: what it
  * has by then serves to compare. */
-#define ROW_S 1.5
+#define ROW_S 1.2
 /* The samples that are timed one by one, and the time they may take. */
 #define SAMPLES   512
 #define SAMPLES_S 0.7

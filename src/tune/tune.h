@@ -89,6 +89,8 @@ struct tune_result {
     int64_t steps;
     char model_error[200];
     double elapsed_s;
+    double others_cpus; /* CPUs that other programs kept busy meanwhile; NaN */
+    double all_cpus;    /* of the machine; NaN */
     int interrupted, out_of_time;
 };
 
@@ -143,6 +145,8 @@ struct tune_verdict {
     double gain;   /* score of the choice over that of today's settings; NaN */
     char sentence[400];
 };
+/* 1 when other programs left fewer CPUs than are ours: rows then differ by luck. */
+int tune_disturbed(const struct tune_result *result);
 void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdict);
 /* The call to paste. */
 void tune_call_line(const struct tune_facts *facts, const struct tune_config *config,

@@ -83,8 +83,8 @@ json_t *tune_json(const struct tune_result *r)
     json_t *rows = json_array();
     for (size_t i = 0; i < r->row_count; i++)
         json_array_append_new(rows, row_json(r, i));
-    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b}", "schema_version", "1.0",
-                     "loader", loader_json(&r->facts), "limits",
+    return json_pack("{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:b}", "schema_version",
+                     "1.0", "loader", loader_json(&r->facts), "limits",
                      json_pack("{s:f,s:o,s:i,s:f}", "cpus", r->limits.cpus, "memory_bytes",
                                count_or_null(r->limits.memory_bytes), "most_workers",
                                r->limits.most_workers, "time_s", r->limits.time_s),
@@ -95,6 +95,7 @@ json_t *tune_json(const struct tune_result *r)
                                json_text_or_null(bottlenecks[v.bottleneck]), "factor",
                                json_number_or_null(v.factor), "gain", json_number_or_null(v.gain),
                                "sentence", v.sentence),
-                     "search_s", json_number_or_null(r->elapsed_s), "interrupted", r->interrupted,
-                     "out_of_time", r->out_of_time);
+                     "search_s", json_number_or_null(r->elapsed_s), "others_cpus",
+                     json_number_or_null(r->others_cpus), "disturbed", tune_disturbed(r),
+                     "interrupted", r->interrupted, "out_of_time", r->out_of_time);
 }

@@ -173,6 +173,13 @@ void tune_text(const struct tune_result *r, int colour, struct str *out)
              r->interrupted   ? ", interrupted: more settings were to come"
              : r->out_of_time ? ", ended by --time: more settings were to come"
                               : "");
+    if (tune_disturbed(r)) {
+        struct str line = {0};
+        str_addf(&line, "kept %.1f of %.0f CPUs busy meanwhile: figures and choice are uncertain",
+                 r->others_cpus, r->all_cpus);
+        layout_paragraph(out, "  other programs ", 17, str_text(&line));
+        str_done(&line);
+    }
     tune_judge(r, &verdict);
     str_add(out, "\n");
     layout_paragraph(out, "Verdict: ", 9, verdict.sentence);

@@ -8,6 +8,14 @@
 /* Within this of each other neither waits for the other in a way that could be told. */
 #define EVEN_RATIO 1.05
 
+/* A CPU in five that is taken away now and then changes rates by more than settings do. */
+#define LEFT_RATIO 0.8
+
+int tune_disturbed(const struct tune_result *r)
+{
+    return r->all_cpus - r->others_cpus < LEFT_RATIO * fmin(r->limits.cpus, r->all_cpus);
+}
+
 /* Samples/s of today's settings, as the training feels them; NaN when they did not work. */
 static double rate_now(const struct tune_result *r)
 {

@@ -252,6 +252,22 @@ def test_a_process_that_dies_keeps_its_rows(bench):
     assert "killed by signal 9" in result["rows"][0]["error"]
 
 
+def test_what_workers_start_is_ended_too(bench):
+    bench.run(
+        """
+        import subprocess
+        class Parent(Rows):
+            def __getitem__(self, i):
+                if get_worker_info() is not None and not hasattr(self, "child"):
+                    self.child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+                return super().__getitem__(i)
+        train(DataLoader(Parent(), batch_size=8, num_workers=1))
+        """,
+        "--max-workers",
+        "1",
+    )  # run() looks at what is left
+
+
 @pytest.mark.parametrize("group", [True, False], ids=["group", "leat alone"])
 def test_ctrl_c_prints_what_was_measured(bench, group):
     bench.write("train(DataLoader(Rows(wait=0.004), batch_size=16, num_workers=1))\n")
