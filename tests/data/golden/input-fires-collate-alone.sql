@@ -2,6 +2,7 @@
 -- it.
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- says: train.py:40
+-- at: train.py:40
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 36, 6, 5, 0.9, 0.1);
 INSERT INTO part(worker, part, n, ms, bytes) VALUES

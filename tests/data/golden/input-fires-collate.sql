@@ -2,6 +2,8 @@
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- says: train.py:40
 -- says: 30.00 ms
+-- at: train.py:40
+-- predicts: collate_fn at no cost
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 8, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

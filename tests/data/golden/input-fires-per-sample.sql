@@ -3,6 +3,7 @@
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- says: batch_size=None
 -- says: 6.0 us
+-- predicts: batch_size=None,num_workers=0
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, samples = 25600;

@@ -4,6 +4,8 @@
 -- says: train.py:33
 -- says: decode 80 %
 -- says: no room for more workers
+-- at: train.py:33
+-- predicts: train.py:33 at no cost
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 4, prefetch_factor = 2;

@@ -2,6 +2,7 @@
 -- expect: INPUT-BOUND critical WORKER_STARTUP
 -- expect: INTERMITTENT STALL warning
 -- says: persistent_workers=True
+-- predicts: persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.2, 6, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, input, flags) VALUES (0, 0, 10, 200, 1);

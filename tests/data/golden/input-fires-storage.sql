@@ -3,6 +3,8 @@
 -- says: blocked in reads
 -- says: 40.0 MB/s
 -- says: num_workers=4
+-- at: train.py:21
+-- predicts: reads at no cost
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -2,5 +2,7 @@
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- never: WAIT-HEAVY
 -- says: num_workers=2
+-- at: train.py:12
+-- predicts: num_workers=2,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 8, 4, 5, 0.6, 0.4);

@@ -81,6 +81,29 @@ static int rule_fires(const struct facts *facts, const struct rule *wanted)
     return fires;
 }
 
+/* The value of `-- KEY: value` against what was found; a script without the key says nothing. */
+static void check_value(const char *text, const char *key, const char *got, const char *name)
+{
+    struct str wanted = {0};
+    collect(text, key, &wanted);
+    if (wanted.length) {
+        wanted.text[strcspn(wanted.text, "\n")] = 0;
+        if (strcmp(wanted.text, got) != 0)
+            fail_msg("%s: %s is \"%s\", not \"%s\"", name, key, got, wanted.text);
+    }
+    str_done(&wanted);
+}
+
+static void check_place(const char *text, const struct finding *f, const char *name)
+{
+    struct str at = {0};
+    if (f->where_count > 0)
+        str_addf(&at, "%s:%d", f->where[0].file, f->where[0].line);
+    check_value(text, "at", str_text(&at), name);
+    check_value(text, "predicts", f->setting ? f->setting : "", name);
+    str_done(&at);
+}
+
 static void check_words(const char *text, const struct findings *found, const char *name)
 {
     struct str says = {0}, never = {0};
@@ -142,6 +165,7 @@ static void test_script(void **state)
         fail_msg("%s\nexpected:\n%sgot:\n%s", name, str_text(&expected), str_text(&got));
     }
     check_words(text, &found, name);
+    check_place(text, &found.items[0], name);
     check_evidence(&found, name);
     if (rule_fires(facts, rule) != fires)
         fail_msg("%s: the rule %s", name, fires ? "is silent" : "fires");
