@@ -121,19 +121,23 @@ static PyObject *source_npy(PyObject *module, PyObject *args)
     PyObject *list;
     if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &list))
         return NULL;
-    const char *paths[LEAT_MAX_FIELDS];
+    struct leat_npy_part parts[LEAT_MAX_FIELDS] = {{0}};
     Py_ssize_t count = PyTuple_Size(list);
     if (count < 1 || count > LEAT_MAX_FIELDS)
         return PyErr_Format(PyExc_ValueError, "%zd files: 1 to %d can be read together", count,
                             LEAT_MAX_FIELDS);
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!(paths[i] = PyBytes_AsString(PyTuple_GetItem(list, i))))
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long long offset, bytes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(list, i), "yLL", &parts[i].path, &offset, &bytes))
             return NULL;
+        parts[i].offset = offset;
+        parts[i].bytes = bytes;
+    }
     struct leat_err err = {{0}};
     struct leat_source *source;
     int bad;
     Py_BEGIN_ALLOW_THREADS;
-    bad = leat_source_npy(paths, NULL, (uint32_t)count, &source, &err);
+    bad = leat_source_npy_parts(parts, (uint32_t)count, &source, &err);
     Py_END_ALLOW_THREADS;
     return bad < 0 ? engine_raise(bad, &err) : wrap(source, NULL);
 }
@@ -232,11 +236,11 @@ static PyType_Spec source_spec = {
 
 static PyMethodDef source_functions[] = {
     {"source_memory", source_memory, METH_VARARGS,
-     "source_memory(((name, dtype, address, shape, strides), ...), owner) -> Source."           },
-    {"source_npy",    source_npy,    METH_VARARGS, "source_npy((path as bytes, ...)) -> Source."},
+     "source_memory(((name, dtype, address, shape, strides), ...), owner) -> Source."                   },
+    {"source_npy",    source_npy,    METH_VARARGS, "source_npy(((path, offset, bytes), ...)) -> Source."},
     {"source_tokens", source_tokens, METH_VARARGS,
-     "source_tokens(path, index path or None, dtype, offset, length, stride) -> Source."        },
-    {NULL,            NULL,          0,            NULL                                         },
+     "source_tokens(path, index path or None, dtype, offset, length, stride) -> Source."                },
+    {NULL,            NULL,          0,            NULL                                                 },
 };
 
 int engine_source_add(PyObject *module)

@@ -196,7 +196,8 @@ def _unfit(tensor):
 def _shapes(tensors):
     def one(tensor):
         shape = "x".join(map(str, tensor.shape[1:]))
-        return f"{str(tensor.dtype).replace('torch.', '')}[{shape}]"
+        dtype = "struct" if getattr(tensor.dtype, "names", None) else str(tensor.dtype)
+        return f"{dtype.replace('torch.', '')}[{shape}]"
 
     some = ", ".join(one(tensor) for tensor in tensors[:4])
     return some if len(tensors) <= 4 else f"{some} and {len(tensors) - 4} more"
@@ -221,29 +222,31 @@ def _array(array):
 
 
 def _npy(dataset):
-    if not hasattr(_core, "source_npy"):
-        return "this leat has no reader of .npy"
     arrays = dataset._arrays
-    for path, array in zip(dataset.leaves, arrays):
-        if array.dtype.name not in NAMES:
-            return f"{path} has the type {array.dtype}"
+    for (path, _, _), array in zip(dataset.leaves, arrays):
+        dtype = array.dtype
+        kinds = [dtype] if not dtype.names else [dtype.fields[name][0].base for name in dtype.names]
+        # The engine turns the bytes of plain items; those inside of structured ones are as they are.
+        if any(k.name not in NAMES or (dtype.names and not k.isnative) for k in kinds):
+            return f"{path} has the type {dtype}"
         if array.size == 0:
             return f"{path} is empty"
-    paths = tuple(os.fsencode(path) for path in dataset.leaves)
-    text = f"Npy, mapped: {len(paths)} file{'s' * (len(paths) > 1)}, {len(dataset)} samples"
-    key = ("npy", paths, id(arrays))
-    return Lowered(key, lambda: _core.source_npy(paths), dataset.build_batch, text)
+    parts = tuple((os.fsencode(path), offset, size) for path, offset, size in dataset.leaves)
+    text = f"Npy, mapped: {_shapes(arrays)}, {len(dataset)} samples"
+    key = ("npy", parts, id(arrays))
+    return Lowered(key, lambda: _core.source_npy(parts), dataset.build_batch, text)
 
 
 def _tokens(dataset):
-    if not hasattr(_core, "source_tokens"):
-        return "this leat has no reader of tokens"
     if not len(dataset):
         return "there is not one whole slice in the file"
     dtype = getattr(_core, "DTYPE_" + dataset.dtype)
-    given = (os.fsencode(dataset.path), None, dtype, 0, dataset.length, dataset.stride)
+    index = None if dataset.index is None else os.fsencode(dataset.index)
+    path = os.fsencode(dataset.path)
+    given = (path, index, dtype, dataset.offset, dataset.length, dataset.stride)
     text = f"Tokens, mapped: {dataset.dtype}, {len(dataset)} slices of {dataset.length} as int64"
-    return Lowered(("tokens", given), lambda: _core.source_tokens(*given), _only, text)
+    key = ("tokens", given, id(dataset._tokens))
+    return Lowered(key, lambda: _core.source_tokens(*given), _only, text)
 
 
 # ---- Order.

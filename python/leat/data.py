@@ -5,13 +5,15 @@ several), can be pickled, and gives the same values through torch's own DataLoad
 tensors, alone or in the structure they were given in.
 
     Tensors    tensors and arrays in memory
-    Npy        .npy files, memory-mapped
+    Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
 """
 
 import operator
 import os
+import struct
 import warnings
+import zipfile
 
 import numpy
 import torch
@@ -124,25 +126,36 @@ class Npy(_Structured):
     """.npy files, memory-mapped, a sample being one row of each.
 
     Npy("x.npy"), Npy("x.npy", "y.npy") and Npy(image="x.npy", label="y.npy") give samples as
-    Tensors does.
+    Tensors does; Npy("data.npz") gives a dict with the arrays in it, which must not be compressed.
+    An array of a structured type gives a dict of its fields.
     """
 
     def __init__(self, *paths, **named):
-        self._take_leaves(_structure_of(paths, named), os.fspath)
+        structure = _structure_of(paths, named)
+        if isinstance(structure, (str, os.PathLike)) and os.fspath(structure).endswith(".npz"):
+            structure = _npz_parts(os.fspath(structure))
+        self._take_leaves(structure, _npy_part)
         self._open()
         lengths = {array.shape[0] for array in self._arrays}
         if len(lengths) > 1:
             raise ValueError(f"the files have different lengths: {sorted(lengths)}")
 
     def _open(self):
-        self._arrays = [_mapped(path) for path in self.leaves]
+        self._arrays = [_mapped(*part) for part in self.leaves]
 
     def __len__(self):
         return self._arrays[0].shape[0]
 
     def __getitem__(self, index):
         index = _one_index(index, len(self))
-        return self.build([torch.from_numpy(_native(array[index])) for array in self._arrays])
+        return self.build([_of_row(array[index]) for array in self._arrays])
+
+    def build_batch(self, leaves):
+        batch = [
+            _of_raw(leaf, array.dtype) if array.dtype.names else leaf
+            for leaf, array in zip(leaves, self._arrays)
+        ]
+        return super().build_batch(batch)
 
     def __getstate__(self):  # a map is not pickled with its contents
         return {key: value for key, value in self.__dict__.items() if key != "_arrays"}
@@ -152,19 +165,81 @@ class Npy(_Structured):
         self._open()
 
 
-def _mapped(path):
-    array = numpy.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, numpy.ndarray):
-        raise ValueError(f"{path} is not a .npy file")
+def _npy_part(path):
+    """(path, where in the file the .npy begins, its bytes); -1: to the end."""
+    return path if isinstance(path, tuple) else (os.fspath(path), 0, -1)
+
+
+def _npz_parts(path):
+    parts = {}
+    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise ValueError(
+                    f"{path}: {member.filename} is compressed and cannot be mapped; numpy.savez() "
+                    "writes it so that it can"
+                )
+            # The name and what follows it are as long as the header before the data says, which
+            # the directory at the end of the archive may know otherwise.
+            file.seek(member.header_offset)
+            header = file.read(30)
+            if len(header) < 30:
+                raise ValueError(f"{path}: {member.filename} is not where the archive says")
+            after = sum(struct.unpack("<HH", header[26:30]))
+            offset = member.header_offset + 30 + after
+            name = member.filename
+            parts[name[:-4] if name.endswith(".npy") else name] = path, offset, member.file_size
+    if not parts:
+        raise ValueError(f"{path} has no arrays in it")
+    return parts
+
+
+_HEADERS = {
+    (1, 0): numpy.lib.format.read_array_header_1_0,
+    (2, 0): numpy.lib.format.read_array_header_2_0,
+}
+
+
+def _mapped(path, offset, size):
+    if size < 0:
+        array = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(array, numpy.ndarray):
+            raise ValueError(f"{path} is not a .npy file")
+    else:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            version = numpy.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"{path}: a .npy of version {version} cannot be mapped")
+            shape, fortran, dtype = _HEADERS[version](file)
+            start = file.tell()
+        if dtype.hasobject:
+            raise ValueError(f"{path}: Python objects cannot be mapped")
+        order = "F" if fortran else "C"
+        array = numpy.memmap(path, dtype, "r", start, shape, order)
     if array.ndim == 0:
         raise ValueError(f"{path}: an array without dimensions has no rows")
     return array
 
 
-def _native(row):
-    """A copy of a row in the byte order of the machine, which torch wants."""
+def _of_row(row):
+    """A tensor with a copy of a row, in the byte order of the machine, which torch wants; a dict of
+    them for a structured one."""
+    if row.dtype.names:
+        return {name: _of_row(row[name]) for name in row.dtype.names}
     row = numpy.asarray(row)
-    return numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C"))
+
+
+def _of_raw(rows, dtype):
+    """The fields of structured items, given as their bytes in the last dimension."""
+    fields = {}
+    for name in dtype.names:
+        kind, offset = dtype.fields[name][:2]
+        part = rows[..., offset : offset + kind.itemsize].contiguous()
+        part = part.view(getattr(torch, kind.base.name))
+        fields[name] = part.reshape(*rows.shape[:-1], *kind.shape)
+    return fields
 
 
 class Tokens(Dataset):
@@ -173,29 +248,43 @@ class Tokens(Dataset):
     Tokens("train.bin", length=2048)    uint16 without a header, as most write it
     stride    from the start of a slice to that of the next; None: the length, no overlap. For
               targets shifted by one take length=2049 and stride=2048
-    dtype     'uint16', 'uint32', 'int32' or 'int64'
+    dtype     'uint16', 'uint32', 'int32' or another type of integer
+    offset    bytes before the first token
+    index     Megatron's .idx beside the file, which knows the type; then dtype and offset rest
     """
 
-    TYPES = ("uint16", "uint32", "int32", "int64")
+    TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
 
-    def __init__(self, path, length, *, stride=None, dtype="uint16"):
+    def __init__(self, path, length, *, stride=None, dtype="uint16", offset=0, index=None):
         self.path = os.fspath(path)
         self.length = operator.index(length)
         self.stride = self.length if stride is None else operator.index(stride)
+        self.offset = operator.index(offset)
+        self.index = None if index is None else os.fspath(index)
         self.dtype = str(numpy.dtype(dtype))
         if self.dtype not in self.TYPES:
             raise ValueError(f"dtype is one of {', '.join(self.TYPES)}; got {dtype!r}")
-        if self.length < 1 or self.stride < 1:
-            raise ValueError("length and stride are at least 1")
+        if self.length < 1 or self.stride < 1 or self.offset < 0:
+            raise ValueError("length and stride are at least 1, offset at least 0")
         self._open()
 
     def _open(self):
+        count = None
+        if self.index is not None:
+            self.dtype, count = _read_index(self.index)
+            self.offset = 0
         dtype = numpy.dtype(self.dtype).newbyteorder("<")
-        size = os.path.getsize(self.path)
-        if size % dtype.itemsize:
-            raise ValueError(f"{self.path}: {size} bytes are no whole number of {self.dtype}")
-        empty = numpy.empty(0, dtype)
-        self._tokens = numpy.memmap(self.path, dtype, "r") if size else empty
+        size = os.path.getsize(self.path) - self.offset
+        if count is None:
+            if size < 0 or size % dtype.itemsize:
+                raise ValueError(f"{self.path}: {size} bytes are no whole number of {self.dtype}")
+            count = size // dtype.itemsize
+        elif count * dtype.itemsize > size:
+            raise ValueError(f"{self.path} has {size} bytes, fewer than its index says")
+        if count:
+            self._tokens = numpy.memmap(self.path, dtype, "r", self.offset, (count,))
+        else:
+            self._tokens = numpy.empty(0, dtype)
 
     def __len__(self):
         return max((len(self._tokens) - self.length) // self.stride + 1, 0)
@@ -213,3 +302,23 @@ class Tokens(Dataset):
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._open()
+
+
+def _read_index(path):
+    """(type, tokens) of Megatron's index: see src/load/source/megatron_index.h."""
+    types = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+    with open(path, "rb") as file:
+        raw = file.read()
+    if len(raw) < 34 or raw[:9] != b"MMIDIDX\0\0":
+        raise ValueError(f"{path} is not an index of Megatron's")
+    version, code, sequences = struct.unpack_from("<QBQ", raw, 9)
+    if version != 1 or code not in types or sequences > (len(raw) - 34) // 12:
+        raise ValueError(f"{path} is damaged, or of another version")
+    lengths = numpy.frombuffer(raw, "<i4", sequences, 34).astype(numpy.int64)
+    starts = numpy.frombuffer(raw, "<i8", sequences, 34 + 4 * sequences)
+    ends = numpy.cumsum(lengths)
+    if (lengths < 0).any() or (
+        starts != (ends - lengths) * numpy.dtype(types[code]).itemsize
+    ).any():
+        raise ValueError(f"{path}: the sequences do not follow each other")
+    return types[code], int(ends[-1]) if sequences else 0

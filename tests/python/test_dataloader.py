@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -593,6 +594,16 @@ def test_a_policy_without_effect_is_refused():
 Point = collections.namedtuple("Point", "x y")
 
 
+def megatron_index(path, dtype, lengths):
+    """As Megatron-LM's IndexedDatasetBuilder writes it."""
+    codes = {numpy.uint16: 8, numpy.int32: 4}
+    starts = numpy.cumsum([0, *lengths[:-1]]) * numpy.dtype(dtype).itemsize
+    with open(path, "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, codes[dtype], len(lengths), 2))
+        file.write(numpy.array(lengths, "<i4").tobytes() + numpy.array(starts, "<i8").tobytes())
+        file.write(numpy.array([0, len(lengths)], "<i8").tobytes())
+
+
 def tensors_of(tmp_path):
     x = torch.arange(46.0).reshape(23, 2)
     y = numpy.arange(23, dtype=numpy.int16)
@@ -603,6 +614,15 @@ def tensors_of(tmp_path):
     numpy.save(tmp_path / "bools.npy", y % 2 == 0)
     numpy.arange(1000, dtype=numpy.uint16).tofile(tmp_path / "t16.bin")
     numpy.arange(1000, dtype=numpy.int32).tofile(tmp_path / "t32.bin")
+    numpy.savez(tmp_path / "both.npz", x=x.numpy(), y=y, z=numpy.asfortranarray(x.numpy()))
+    kinds = [("id", "i8"), ("ok", "?"), ("box", "f4", (2, 2)), ("rgb", "u1", 3)]
+    structured = numpy.zeros((23,), kinds)
+    structured["id"] = y
+    structured["box"] = numpy.arange(92).reshape(23, 2, 2)
+    structured["rgb"][:, 1] = y
+    structured["ok"] = y % 3 == 0
+    numpy.save(tmp_path / "structured.npy", structured)
+    megatron_index(tmp_path / "m.idx", numpy.int32, [300, 0, 450, 200])
     paths = [tmp_path / "x.npy", tmp_path / "y.npy"]
     return {
         "one": leat_data.Tensors(x),
@@ -622,13 +642,19 @@ def tensors_of(tmp_path):
         "tokens_overlap": leat_data.Tokens(tmp_path / "t16.bin", 11, stride=10),
         "tokens_apart": leat_data.Tokens(tmp_path / "t16.bin", 10, stride=25),
         "tokens32": leat_data.Tokens(str(tmp_path / "t32.bin"), 64, dtype="int32"),
+        "npz": leat_data.Npy(tmp_path / "both.npz"),
+        "npy_structured": leat_data.Npy(tmp_path / "structured.npy"),
+        "npy_mixed": leat_data.Npy(a=tmp_path / "structured.npy", b=paths[0]),
+        "tokens_index": leat_data.Tokens(tmp_path / "t32.bin", 30, index=tmp_path / "m.idx"),
+        "tokens_offset": leat_data.Tokens(tmp_path / "t16.bin", 30, offset=100),
         "tokens_all": leat_data.Tokens(tmp_path / "t16.bin", 1000),
     }
 
 
 NAMES = (
     "one numpy two named dict list point npy npy_two npy_named npy_swapped npy_fortran npy_bools "
-    "tokens tokens_overlap tokens_apart tokens32 tokens_all"
+    "tokens tokens_overlap tokens_apart tokens32 tokens_all npz npy_structured npy_mixed "
+    "tokens_index tokens_offset"
 ).split()
 
 
@@ -690,6 +716,12 @@ def test_datasets_that_cannot_be(tmp_path):
         leat_data.Tokens(tmp_path / "odd.bin", 1, dtype="float32")
     with pytest.raises(ValueError, match="at least 1"):
         leat_data.Tokens(tmp_path / "odd.bin", 0)
+    numpy.savez_compressed(tmp_path / "packed.npz", x=numpy.ones(5))
+    with pytest.raises(ValueError, match="compressed"):
+        leat_data.Npy(tmp_path / "packed.npz")
+    (tmp_path / "bad.idx").write_bytes(b"MMIDIDX\0\0" + b"\1" * 40)
+    with pytest.raises(ValueError, match="bad.idx"):
+        leat_data.Tokens(tmp_path / "odd.bin", 1, index=tmp_path / "bad.idx")
     (tmp_path / "short.bin").write_bytes(b"ab" * 5)
     short = leat_data.Tokens(tmp_path / "short.bin", 6)
     assert len(short) == 0 and list(leat.DataLoader(short)) == []
