@@ -44,7 +44,6 @@ struct leat_loader {
     uint64_t slot_bytes;
     int64_t most_slots; /* that the budget allows */
     int64_t piece;      /* samples of a piece of work */
-    int stream;         /* batches exceed the caches */
 
     _Atomic pid_t pid;  /* whose threads these are; its negative while a child takes over */
     atomic_int stopped; /* leat_loader_stop() */

@@ -24,11 +24,6 @@
 
 #define WINDOW_SAMPLES 4096
 
-/* Batches from this size on are written past the caches: they do not stay there until the consumer
- * reads them, and a write that goes through them first reads what it overwrites. Measured by
- * bench/load_gather.c. */
-#define STREAM_BYTES (8u << 20)
-
 static int cores(void)
 {
     cpu_set_t set;
@@ -83,7 +78,6 @@ static int settle_memory(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE, "ahead must be 0 to %d, not %d.", AHEAD_LIMIT, o->ahead);
     if (o->ahead > l->most_slots - 1)
         o->ahead = (int)(l->most_slots - 1);
-    l->stream = l->layout.bytes >= STREAM_BYTES;
     return 0;
 }
 

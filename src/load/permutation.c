@@ -12,6 +12,9 @@
 #define SMALL_COUNT  65536
 #define BLOCK        256
 
+/* Into functions compiled for other processors, too. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 static uint64_t mix64(uint64_t x)
 {
     /* The finaliser of splitmix64. */
@@ -43,7 +46,7 @@ void permutation_init(struct permutation *p, uint64_t count, uint64_t key)
 }
 
 /* The finaliser of murmur3 with a key, scaled to 0 … size-1 by the high half of a product. */
-static inline uint32_t scaled(uint32_t x, uint32_t key, uint32_t size)
+static ALWAYS_INLINE uint32_t scaled(uint32_t x, uint32_t key, uint32_t size)
 {
     x = (x + key) * 0x9e3779b1u;
     x ^= x >> 16;
@@ -55,7 +58,7 @@ static inline uint32_t scaled(uint32_t x, uint32_t key, uint32_t size)
 }
 
 /* (x + y) mod size for x, y < size <= 2^31. */
-static inline uint32_t add_mod(uint32_t x, uint32_t y, uint32_t size)
+static ALWAYS_INLINE uint32_t add_mod(uint32_t x, uint32_t y, uint32_t size)
 {
     uint32_t sum = x + y;
     return sum >= size ? sum - size : sum;
@@ -80,15 +83,15 @@ uint64_t permutation_at(const struct permutation *p, uint64_t position)
 }
 
 /* One round over a block. Written for the vectoriser: no branch, no aliasing. */
-static inline void turn(uint32_t *restrict change, const uint32_t *restrict by, uint32_t key,
-                        uint32_t size)
+static ALWAYS_INLINE void turn(uint32_t *restrict change, const uint32_t *restrict by, uint32_t key,
+                               uint32_t size)
 {
     for (int i = 0; i < BLOCK; i++)
         change[i] = add_mod(change[i], scaled(by[i], key, size), size);
 }
 
-static inline __attribute__((always_inline)) void pass_block_body(const struct permutation *p,
-                                                                  uint32_t *left, uint32_t *right)
+static ALWAYS_INLINE void pass_block_body(const struct permutation *p, uint32_t *left,
+                                          uint32_t *right)
 {
     for (uint32_t r = 0; r < p->rounds; r += 2) {
         turn(left, right, p->keys[r], p->a);

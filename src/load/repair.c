@@ -54,7 +54,7 @@ static int read_single(struct leat_loader *l, struct slot *slot, int64_t row, in
     for (uint32_t f = 0; f < l->layout.fields; f++)
         places[f] = slot_row(slot, &l->layout, f, row);
     struct single_report report = {.base = {note_single}};
-    struct source_request request = {&index, 1, places, 0};
+    struct source_request request = {&index, 1, places};
     struct leat_err err = {""};
     int failed = l->source->ops->read(l->source, &request, &report.base, &err);
     if (failed < 0)

@@ -26,7 +26,6 @@ struct source_request {
     const int64_t *indices; /* each within the source */
     size_t count;
     uint8_t *const *places; /* of each field: sample i goes to places[f] + i * row_bytes */
-    int stream;             /* the batch is larger than the caches: write past them */
 };
 
 struct source_ops {

@@ -66,7 +66,7 @@ static void read_piece(struct leat_loader *l, struct slot *slot, int64_t first, 
     for (uint32_t f = 0; f < l->layout.fields; f++)
         places[f] = slot_row(slot, &l->layout, f, first);
     struct piece_report report = {{note_bad}, l, slot, first};
-    struct source_request request = {slot->indices + first, count, places, l->stream};
+    struct source_request request = {slot->indices + first, count, places};
     struct leat_err err = {""};
     int failed = l->source->ops->read(l->source, &request, &report.base, &err);
     for (size_t i = 0; failed < 0 && i < count; i++)

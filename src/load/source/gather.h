@@ -25,8 +25,7 @@ struct gather {
 void gather_init(struct gather *g, const void *base, uint32_t item_bytes, uint32_t dims,
                  const int64_t *shape, const int64_t *strides_bytes);
 
-void gather_rows(const struct gather *g, const int64_t *indices, size_t count, uint8_t *place,
-                 int stream);
+void gather_rows(const struct gather *g, const int64_t *indices, size_t count, uint8_t *place);
 
 /* What one row costs, in nanoseconds, to an order of magnitude. */
 double gather_cost_ns(const struct gather *g);

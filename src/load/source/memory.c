@@ -17,8 +17,7 @@ static int read_rows(struct leat_source *source, const struct source_request *re
 {
     struct memory_source *m = (struct memory_source *)source;
     for (uint32_t f = 0; f < source->fields; f++)
-        gather_rows(&m->gather[f], request->indices, request->count, request->places[f],
-                    request->stream);
+        gather_rows(&m->gather[f], request->indices, request->count, request->places[f]);
     return 0;
 }
 

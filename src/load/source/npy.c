@@ -31,7 +31,7 @@ static void read_what_is_left(const struct npy_field *field, uint64_t extent,
     for (size_t i = 0; i < request->count; i++) {
         uint64_t end = start + (uint64_t)(request->indices[i] * g->stride_bytes) + field->row_span;
         if (end <= extent) {
-            gather_rows(g, &request->indices[i], 1, places + i * g->row_bytes, 0);
+            gather_rows(g, &request->indices[i], 1, places + i * g->row_bytes);
             continue;
         }
         char text[200];
@@ -49,8 +49,7 @@ static int read_rows(struct leat_source *source, const struct source_request *re
         const struct npy_field *field = &n->field[f];
         uint64_t extent = mapped_file_extent(&field->file);
         if (extent >= field->end)
-            gather_rows(&field->gather, request->indices, request->count, request->places[f],
-                        request->stream);
+            gather_rows(&field->gather, request->indices, request->count, request->places[f]);
         else
             read_what_is_left(field, extent, request, request->places[f], report);
     }

@@ -76,8 +76,8 @@ static inline void check_rows(const struct leat_batch *batch, int *seen)
 struct faulty_source {
     struct leat_source base;
     int (*bad)(int64_t index);
-    int slow_us;
-    int condemn; /* read() itself fails where a sample is bad */
+    atomic_int slow_us; /* a test changes it while threads read */
+    int condemn;        /* read() itself fails where a sample is bad */
 };
 
 static inline int faulty_read(struct leat_source *source, const struct source_request *request,
@@ -87,7 +87,7 @@ static inline int faulty_read(struct leat_source *source, const struct source_re
     for (size_t i = 0; i < request->count; i++) {
         int64_t index = request->indices[i];
         if (f->slow_us)
-            usleep((unsigned)f->slow_us);
+            usleep((unsigned)atomic_load(&f->slow_us));
         if (!f->bad || !f->bad(index)) {
             memcpy(request->places[0] + i * sizeof index, &index, sizeof index);
             continue;
