@@ -30,6 +30,14 @@ double cost_upper_rate(const struct tune_result *result, int workers)
     return BOUND_MARGIN * (workers > 0 ? workers : 1) / f->sample_calm_s;
 }
 
+double cost_expected_rate(const struct tune_result *result, int workers)
+{
+    const struct tune_facts *f = &result->facts;
+    if (!(f->sample_calm_s > 0) || !(f->sample_cpu_s > 0))
+        return NAN;
+    return fmin(workers / f->sample_calm_s, result->limits.cpus / f->sample_cpu_s);
+}
+
 int cost_knee(const struct tune_result *result)
 {
     const struct tune_facts *f = &result->facts;

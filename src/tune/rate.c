@@ -18,7 +18,7 @@ enum {
 #define LEAST_WINDOW_S 0.25
 /* Settings whose best case is a fifth below the best so far need no exact figure. */
 #define HOPELESS_RATIO      0.8
-#define HOPELESS_WINDOW_S   0.12
+#define HOPELESS_WINDOW_S   0.2
 #define HOPELESS_LEAST      3
 #define LEAST_BLOCKS        4
 #define LEAST_BLOCKS_AT_END 2

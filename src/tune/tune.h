@@ -117,6 +117,8 @@ int tune_best(const struct tune_result *result);
 double cost_upper_rate(const struct tune_result *result, int workers);
 /* How many workers keep all CPUs busy with these samples. */
 int cost_knee(const struct tune_result *result);
+/* Samples/s that so many workers should make, handing over left out; NaN when not known. */
+double cost_expected_rate(const struct tune_result *result, int workers);
 /* Memory of process and workers with these settings; -1 when not known. */
 int64_t cost_memory(const struct tune_result *result, const struct tune_config *config);
 /* 0, or -ENOMEM with a sentence when these settings do not fit the limits. */

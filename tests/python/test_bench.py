@@ -380,6 +380,18 @@ def test_memory_is_respected(bench):
     assert any("memory" in (row["error"] or "") for row in result["rows"])
 
 
+def test_affinity_is_respected(bench):
+    bench.write("train(DataLoader(Rows(256, 0), batch_size=16))\n")
+    process = bench.start(
+        "--json",
+        "script.py",
+        preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+    )
+    result = json.loads(process.communicate(timeout=120)[0])
+    assert result["limits"]["cpus"] <= 1
+    assert result["limits"]["most_workers"] == 8
+
+
 def test_random_state_is_the_users(bench):
     bench.run(
         """

@@ -98,7 +98,7 @@ static void what_cannot_win_ends_at_once(void **state)
     struct rate rate;
     struct rate_estimate e;
     rate_init(&rate, 0);
-    add_rounds(&rate, 1, 15, 0, 0.01); /* 100 a second, for 0.14 s */
+    add_rounds(&rate, 1, 23, 0, 0.01); /* 100 a second, for 0.21 s */
     rate_estimate(&rate, &e);
     assert_int_equal(rate_judge(&e, 200, 1.5), RATE_HOPELESS);
     assert_int_equal(rate_judge(&e, 110, 1.5), RATE_GO_ON);

@@ -151,6 +151,25 @@ static void noise_costs_little(void **state)
     assert_true(good >= all * 9 / 10);
 }
 
+/* The knee is measured in a bad moment, once: that does not end the search. */
+static void one_bad_row_is_looked_at_twice(void **state)
+{
+    struct tune_result r;
+    struct tune_config config;
+    uint64_t seed = 0;
+    int count = 0;
+    begin(&computes, &r, 0);
+    while (search_next(&r, &config) && count++ < 40) {
+        struct tune_row *row = tune_find(&r, &config);
+        measure(&computes, &r, &config, &seed);
+        if (!row && config.workers == 6)
+            tune_find(&r, &config)->rate = 100; /* half of what no worker at all gives */
+    }
+    assert_int_equal(search_choice(&r, &config), 0);
+    assert_true(true_rate(&computes, &config) >= 0.95 * grid_best(&computes, &r));
+    tune_result_done(&r);
+}
+
 static void fewer_workers_win_a_tie(void **state)
 {
     struct world w = in_memory;
@@ -353,6 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_the_best_of_the_grid),
         cmocka_unit_test(noise_costs_little),
+        cmocka_unit_test(one_bad_row_is_looked_at_twice),
         cmocka_unit_test(fewer_workers_win_a_tie),
         cmocka_unit_test(workers_that_fail_are_passed_over),
         cmocka_unit_test(a_dataset_that_never_works_is_given_up),
