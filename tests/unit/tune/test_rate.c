@@ -34,6 +34,22 @@ static void start_of_workers_is_left_out(void **state)
     rate_done(&rate);
 }
 
+/* Workers that start one after the other stretch the first round alone. */
+static void a_slow_start_does_not_lower_the_rate(void **state)
+{
+    struct rate rate;
+    struct rate_estimate e;
+    rate_init(&rate, 4);
+    for (int i = 0; i < 4; i++)
+        rate_add(&rate, 1 + 0.5 * i);
+    add_rounds(&rate, 4, 6, 2.6, 0.1);
+    rate_estimate(&rate, &e);
+    assert_float_equal(e.batches_per_s, 40, 0.1);
+    assert_float_equal(e.first_s, 1, 1e-9);
+    assert_float_equal(e.round_s, 2.5, 1e-9);
+    rate_done(&rate);
+}
+
 static void half_a_round_is_not_counted(void **state)
 {
     struct rate rate;
@@ -109,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(start_of_workers_is_left_out),
+        cmocka_unit_test(a_slow_start_does_not_lower_the_rate),
         cmocka_unit_test(half_a_round_is_not_counted),
         cmocka_unit_test(too_little_is_no_rate),
         cmocka_unit_test(even_rounds_are_enough_early),
