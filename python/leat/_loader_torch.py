@@ -30,7 +30,7 @@ class Pass:
         self.skip = state["batches"]  # what an earlier process has had
         self.batches = self.skip  # handed out, those before a resume included
         self.random = state["random"]  # the states the order is drawn from, once it is
-        self.engine = state["engine"]  # where the engine stood
+        self.engine = state["engine"] and tuple(state["engine"])  # where the engine stood
         self.running = None  # the engine that has this pass now
         self.device = device
         self.counts = counts

@@ -1,0 +1,80 @@
+"""What the tests of leat.DataLoader share."""
+
+import os
+import struct
+import subprocess
+import sys
+import textwrap
+
+import numpy
+import torch
+from conftest import PACKAGE, environment
+from torch.utils.data import Dataset, IterableDataset
+
+sys.path.insert(0, os.path.dirname(PACKAGE))
+import leat  # noqa: E402
+from leat import data as leat_data  # noqa: E402, F401
+
+ORDERS = ("full", "quasi", "window", "sequential")
+
+
+class Rows(Dataset):
+    """A dataset that only Python can read."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return torch.tensor(index)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from (torch.tensor(i) for i in range(23))
+
+
+def numbers(loader):
+    """The samples of one epoch, which are numbers, in their order."""
+    return [i for batch in loader for i in batch.tolist()]
+
+
+def over(count, *args, **kwargs):
+    return leat.DataLoader(torch.arange(count), *args, **kwargs)
+
+
+def threads_now():
+    return len(os.listdir("/proc/self/task"))
+
+
+def files_now():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run_script(script, *args, **options):
+    env = environment(inject=False, PYTHONPATH=os.path.dirname(PACKAGE))
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *args],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def megatron_index(path, dtype, lengths):
+    """As Megatron-LM's IndexedDatasetBuilder writes it."""
+    codes = {numpy.uint16: 8, numpy.int32: 4}
+    starts = numpy.cumsum([0, *lengths[:-1]]) * numpy.dtype(dtype).itemsize
+    with open(path, "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, codes[dtype], len(lengths), 2))
+        file.write(numpy.array(lengths, "<i4").tobytes() + numpy.array(starts, "<i8").tobytes())
+        file.write(numpy.array([0, len(lengths)], "<i8").tobytes())

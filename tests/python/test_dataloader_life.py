@@ -1,0 +1,203 @@
+"""leat.DataLoader leaves nothing behind and hangs on nothing; its memory is bounded; kept batches stay."""
+
+import copy
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from loader_kit import (
+    files_now,
+    leat,
+    leat_data,
+    numbers,
+    over,
+    resident_bytes,
+    run_script,
+    threads_now,
+)
+
+# ---- Nothing is left behind, nothing hangs.
+
+
+def test_breaking_out_and_deleting():
+    x = torch.arange(100000)
+    numbers(leat.DataLoader(x, 1000))
+    gc.collect()
+    threads, files = threads_now(), files_now()
+    for _ in range(20):
+        loader = leat.DataLoader(x, 100, True, threads=3)
+        for batch in loader:
+            if len(batch):
+                break
+        iterator = iter(loader)
+        next(iterator)
+        del loader
+        assert len(next(iterator)) == 100  # an iterator outlives its loader
+        del iterator
+    assert len(batch) == 100
+    assert threads_now() == threads and files_now() == files
+
+
+def test_an_exception_in_the_loop():
+    threads = threads_now()
+    with pytest.raises(ZeroDivisionError):
+        for batch in over(1000, 10, threads=2):
+            batch // 0 if 0 else 1 // 0
+    gc.collect()
+    assert threads_now() == threads
+
+
+def test_a_thousand_loaders():
+    x = torch.arange(1000.0).reshape(100, 10)
+    list(leat.DataLoader(x, 10))
+    gc.collect()
+    threads, files, before = threads_now(), files_now(), resident_bytes()
+    for _ in range(1000):
+        next(iter(leat.DataLoader(x, 10, True)))
+    assert threads_now() == threads and files_now() == files
+    # A leak of one slot (a page or more) or one thread's stack for each would be 4 MB and more.
+    assert resident_bytes() - before < 3 << 20
+
+
+def test_one_engine_serves_all_epochs():
+    loader = over(1000, 10, True, threads=2)
+    list(loader)
+    before = threads_now()
+    for _ in range(10):
+        list(loader)
+    assert threads_now() == before
+    assert loader.stats().batches == 1100
+
+
+def test_fork_after_start():
+    loader = over(1000, 10, seed=1)
+    iterator = iter(loader)
+    head = [next(iterator).tolist() for _ in range(3)]
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            rest = [batch.tolist() for batch in iterator]
+            again = numbers(loader)
+            good = head + rest == [list(range(i, i + 10)) for i in range(0, 1000, 10)]
+            os.write(write, b"y" if good and again == list(range(1000)) else b"n")
+            del iterator, loader
+        finally:
+            os._exit(0)
+    rest = [batch.tolist() for batch in iterator]
+    assert head + rest == [list(range(i, i + 10)) for i in range(0, 1000, 10)]
+    deadline = time.monotonic() + 60
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
+    assert os.read(read, 1) == b"y"
+
+
+def test_ctrl_c():
+    run = run_script("""
+        import torch, leat
+        loader = leat.DataLoader(torch.zeros(200_000, 100), 50_000, True)
+        print("on", flush=True)
+        try:
+            while True:
+                for batch in loader:
+                    pass
+        except KeyboardInterrupt:
+            print("out", flush=True)
+    """)
+    assert run.stdout.readline() == "on\n"
+    time.sleep(0.3)
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=60)
+    assert out == "out\n" and run.returncode == 0, err
+
+
+def test_an_interpreter_ends_in_the_middle():
+    run = run_script("""
+        import torch, leat
+        loader = leat.DataLoader(torch.zeros(200_000, 100), 5000, True, threads=4)
+        iterator = iter(loader)
+        kept = [next(iterator) for _ in range(3)]
+        print(len(kept))
+    """)
+    out, err = run.communicate(timeout=60)
+    assert (out, err, run.returncode) == ("3\n", "", 0)
+
+
+def test_several_threads_may_ask():
+    """stats() and state_dict() while another thread iterates; two iterators in two threads."""
+    loader = over(50000, 10, True, seed=1)
+    seen, errors = [], []
+
+    def walk():
+        try:
+            seen.append(sorted(numbers(loader)))
+        except Exception as error:
+            errors.append(error)
+
+    walkers = [threading.Thread(target=walk) for _ in range(2)]
+    for walker in walkers:
+        walker.start()
+    while any(walker.is_alive() for walker in walkers):
+        loader.stats()
+        loader.state_dict()
+    for walker in walkers:
+        walker.join()
+    assert not errors and seen == [list(range(50000))] * 2
+
+
+# ---- Memory.
+
+
+def test_kept_batches_never_change():
+    x = torch.randn(4000, 10)
+    loader = leat.DataLoader(leat_data.Tensors(x, torch.arange(4000)), 50, True, seed=1)
+    kept = [batch for _ in range(3) for batch in loader]
+    copies = copy.deepcopy(kept)
+    for _ in range(3):
+        for rows, _ in loader:
+            rows.zero_()
+    del loader
+    gc.collect()
+    for (rows, index), (rows_then, index_then) in zip(kept, copies):
+        assert torch.equal(rows, rows_then) and torch.equal(index, index_then)
+        assert torch.equal(rows, x[index])
+
+
+def test_a_view_keeps_its_batch():
+    loader = over(1000, 10)
+    views = [batch[3:5] for batch in loader]
+    list(loader)
+    assert [view.tolist() for view in views] == [[i + 3, i + 4] for i in range(0, 1000, 10)]
+
+
+def test_the_budget_holds_whoever_keeps_what():
+    row = 1000 * 8
+    budget = 6 * 100 * row
+    x = torch.zeros(10000, 1000, dtype=torch.float64)
+    loader = leat.DataLoader(x, 100, memory_budget=budget)
+    kept = []
+    for batch in loader:
+        kept.append(batch)
+        assert loader.stats().memory_bytes <= budget
+    assert len(kept) == 100 and loader.stats().full == 0
+    with pytest.raises(RuntimeError, match="the memory budget is 0.8 MiB"):
+        list(leat.DataLoader(x, 100, memory_budget=100 * row))
+
+
+def test_memory_over_epochs():
+    x = torch.zeros(100000, 50)
+    loader = leat.DataLoader(x, 5000, True, seed=1)
+    for _ in loader:
+        pass
+    before = resident_bytes()
+    for _ in range(10):
+        for _ in loader:
+            pass
+    # One per cent, and a megabyte for what the test itself does.
+    assert resident_bytes() - before < before * 0.01 + (1 << 20)

@@ -1,0 +1,133 @@
+"""Saved after any batch, a state goes on exactly where it stood."""
+
+import json
+import pickle
+
+import pytest
+import torch
+from loader_kit import ORDERS, Rows, Stream, leat, numbers, over
+from torch.utils.data import Subset
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("saved_world", (1, 2))
+def test_state_at_every_batch(order, saved_world):
+    """Saved after any batch, loaded with other threads, ranks and batch sizes: what is left comes
+    exactly once."""
+    count = 61
+
+    def make(rank, world, size, threads):
+        return over(count, size, order=order, seed=4, threads=threads, rank=rank, world_size=world)
+
+    steps = len(make(0, saved_world, 4, 1))
+    for stop in range(steps + 1):
+        had, states = [], []
+        for rank in range(saved_world):
+            loader = make(rank, saved_world, 4, 1)
+            loader.set_epoch(2)
+            iterator = iter(loader)
+            for _ in range(stop):
+                batch = next(iterator, None)
+                had += [] if batch is None else batch.tolist()
+            states.append(json.loads(json.dumps(loader.state_dict())))
+        for world, threads, size in ((1, 2, 4), (2, 1, 4), (3, 4, 5)):
+            rest = []
+            for rank in range(world):
+                loader = make(rank, world, size, threads)
+                loader.load_state_dict(states[0])
+                rest += numbers(loader)
+            assert sorted(had + rest) == list(range(count)), (stop, world)
+
+
+def test_a_state_goes_on_in_the_same_order():
+    whole = over(61, 4, True, seed=4)
+    numbers(whole)
+    expected = numbers(whole)
+    half = over(61, 4, True, seed=4)
+    numbers(half)
+    iterator = iter(half)
+    head = [i for _ in range(5) for i in next(iterator).tolist()]
+    state = half.state_dict()
+    resumed = over(61, 4, True, seed=77)  # the state brings its own seed
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    assert head + numbers(resumed) == expected
+    assert resumed.state_dict()["epoch"] == 2
+
+
+def test_a_state_is_small_and_of_one_size(tmp_path):
+    loader = over(100000, 8, True, seed=1)
+    sizes = set()
+    for number, _ in enumerate(loader):
+        if number % 1000 == 3:
+            path = tmp_path / "state"
+            torch.save(loader.state_dict(), path)
+            assert torch.load(path, weights_only=True) == loader.state_dict()
+            sizes.add(len(str(list(loader.state_dict()))))
+            assert len(json.dumps(loader.state_dict())) < 300
+    assert len(sizes) == 1
+
+
+def test_the_state_of_a_broken_off_pass():
+    """A pass that was left is where it was left, also when its engine has served another."""
+    loader = over(61, 4, True, seed=4)
+    first = iter(loader)
+    head = [i for _ in range(3) for i in next(first).tolist()]
+    state = loader.state_dict()
+    del first
+    assert loader.state_dict() == state
+    resumed = over(61, 4, True, seed=4)
+    resumed.load_state_dict(state)
+    assert sorted(head + numbers(resumed)) == list(range(61))
+
+
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda: leat.DataLoader(Rows(23), 4, True),
+        lambda: leat.DataLoader(Rows(23), 4, True, generator=torch.Generator().manual_seed(5)),
+        lambda: leat.DataLoader(Rows(23), 4, True, seed=8),
+        lambda: leat.DataLoader(Rows(23), 4, True, num_workers=2, persistent_workers=True),
+        lambda: leat.DataLoader(Rows(23), 4, sampler=list(range(22, -1, -1))),
+        lambda: leat.DataLoader(Stream(), 4),
+        lambda: over(23, 4, True, generator=torch.Generator().manual_seed(5)),
+        lambda: over(23, 4, order="torch"),
+        lambda: leat.DataLoader(Subset(torch.arange(40), range(10, 33)), 4, True),
+    ),
+)
+def test_state_in_torchs_order(make):
+    """Where the order is torch's the state is a number of batches and what the order hangs on."""
+    for stop in (0, 1, 3, 6):
+        torch.manual_seed(1)
+        loader = make()
+        iterator = iter(loader)
+        head = [i for _ in range(stop) for i in next(iterator).tolist()]
+        state = pickle.loads(pickle.dumps(loader.state_dict()))
+        rest = [i for batch in iterator for i in batch.tolist()]
+        torch.manual_seed(99)
+        resumed = make()
+        resumed.load_state_dict(state)
+        if stop:
+            assert numbers(resumed) == rest
+        else:
+            assert len(numbers(resumed)) == 23
+        assert len(set(head + rest)) == 23 and resumed.state_dict()["epoch"] == 1
+        assert len(numbers(resumed)) == 23  # the next epoch is whole
+
+
+def test_states_that_do_not_fit():
+    loader = over(61, 4, True, seed=4)
+    next(iter(loader))
+    state = loader.state_dict()
+    for other in (over(62, 4, True), leat.DataLoader(Rows(61), 4), over(61, 4, order="torch")):
+        other.load_state_dict(state)
+        with pytest.raises(ValueError, match="state"):
+            list(other)
+    for wrong in ({}, {"leat": 99}, None, 5):
+        with pytest.raises(ValueError, match="state"):
+            loader.load_state_dict(wrong)
+    torchs = leat.DataLoader(Rows(61), 4)
+    next(iter(torchs))
+    shared = leat.DataLoader(Rows(61), 4, rank=0, world_size=2)
+    with pytest.raises(ValueError, match="ranks"):
+        shared.load_state_dict(torchs.state_dict())
