@@ -11,7 +11,11 @@
  * connection to the worker that holds its memory. 0.7 to 2.5 ms on two machines; bytes hardly
  * matter, because they stay where they are. Assumed where it was not measured. */
 #define HAND_OVER_MS 1.0
-#define QUEUE_MS     0.1 /* of it the entry alone, where the connections were measured */
+#define HAND_OVER_SLOW                                                                             \
+    5.0                 /* beyond what a few tensors take on a busy machine, packing included      \
+                         */
+#define FEW_BYTES 65536 /* through the pipe: far more than the handles of some 100 tensors */
+#define QUEUE_MS  0.1   /* of it the entry alone, where the connections were measured */
 
 /* What is known of the loader that feeds a rank. Ratios are NaN where nothing was sampled. */
 struct scene {
@@ -59,6 +63,11 @@ int line_is_library(const struct input_line *line);
 void place_line(const struct scene *s, const struct line_fact *line, struct finding *f);
 /* For causes cured by a setting: the costliest line of all, and where the loader was made. */
 void place_loader(const struct scene *s, struct finding *f);
+
+/* 1 when the workers are what limits: busy all the time; or so busy that their Python answers late
+ * when a batch is handed over, which holds up the training and gives them a rest in turn. */
+int workers_limit(const struct scene *s);
+double pipe_bytes(const struct scene *s); /* a batch; NaN: not known */
 
 /* Says what the change `setting_fmt` gives: step_ms instead of the present step. */
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)

@@ -19,10 +19,6 @@
  * then its list of indices, one by one, and the copy. */
 #define GATHER_MS      0.1
 #define GATHER_ITEM_MS 0.0005
-/* Hand-over of small batches that in-memory data pays for having workers at all; beyond it the
- * hand-over is the cause. HAND_OVER_MS on a busy machine, and as much again for packing. */
-#define HAND_OVER_SMALL 5.0
-#define FEW_BYTES       65536 /* through the pipe: far more than the handles of some 100 tensors */
 
 static double or_zero(double value)
 {
@@ -72,7 +68,7 @@ static double hand_over_ms(const struct scene *s)
 int per_sample_overhead(const struct scene *s, struct finding *f)
 {
     double making = or_zero(s->fetch.mean) + or_zero(s->collate.mean);
-    if (!is_in_memory(s) || hand_over_ms(s) > HAND_OVER_SMALL)
+    if (!is_in_memory(s) || hand_over_ms(s) > HAND_OVER_SLOW)
         return 0;
     double wait = s->input_ms / s->batches_per_step;
     if (making < HALF * wait && s->loader->num_workers == 0)
@@ -125,7 +121,7 @@ static void say_collate(const struct scene *s, struct finding *f)
 
 int slow_collate(const struct scene *s, struct finding *f)
 {
-    if (!(s->busy >= BUSY_SHARE) || !(s->collate.mean >= s->fetch.mean))
+    if (!workers_limit(s) || !(s->collate.mean >= s->fetch.mean))
         return 0;
     say_collate(s, f);
     return 1;
@@ -160,10 +156,9 @@ int slow_handover(const struct scene *s, struct finding *f)
     int training = !pinned && unpack * per_step + s->rest_ms >= BUSY_SHARE * wall;
     int thread = pinned && (unpack + pin) * per_step >= BUSY_SHARE * wall;
     int packing = pack >= making && room >= BUSY_SHARE;
-    const struct part_stats *pipe = s->pickle.n > 0 ? &s->pickle : &s->unpickle;
-    double bytes = pipe->n > 0 ? pipe->bytes / pipe->n : NAN;
+    double bytes = pipe_bytes(s);
     if (!(unpack + pack + pin > 0) || !(training || thread || packing) ||
-        (s->busy >= BUSY_SHARE && bytes < FEW_BYTES))
+        (workers_limit(s) && bytes < FEW_BYTES))
         return 0;
     finding_cause(f, "SLOW_HANDOVER");
     finding_advise(f,
@@ -244,7 +239,7 @@ static struct reading reading_of(const struct scene *s)
  * storage goes, which nobody can tell from here. The advice says both. */
 int slow_storage(const struct scene *s, struct finding *f)
 {
-    if (!(s->busy >= BUSY_SHARE) || !(s->read_share >= HALF))
+    if (!workers_limit(s) || !(s->read_share >= HALF))
         return 0;
     struct reading r = reading_of(s);
     const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
@@ -282,8 +277,7 @@ int slow_storage(const struct scene *s, struct finding *f)
 int slow_sample(const struct scene *s, struct finding *f)
 {
     const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
-    if (!(s->busy >= BUSY_SHARE) || isnan(s->fetch.mean) ||
-        !(s->fetch.mean > or_zero(s->collate.mean)))
+    if (!workers_limit(s) || isnan(s->fetch.mean) || !(s->fetch.mean > or_zero(s->collate.mean)))
         return 0;
     double share = line_share(s, top), other = 1 - s->sample_read - s->sample_decode;
     double each = s->sample.n > 0 ? s->sample.mean : s->fetch.mean / samples_per_batch(s);

@@ -244,6 +244,10 @@ static double making_cpu_ratio(const struct scene *s)
         ratio = 1 - s->read_share - s->blocked_share;
     else if (s->loader->num_workers == 0 && !isnan(s->main_cpu))
         ratio = (s->main_cpu * s->wall_ms - s->rest_ms) / s->input_ms;
+    /* Lines count a thread that waits for a core as at work; the process's CPU time does not. */
+    double most = s->main_cpu * s->wall_ms / s->input_ms;
+    if (s->loader->num_workers == 0 && ratio > most)
+        ratio = most;
     ratio = known(ratio, 1);
     return ratio < 0 ? 0 : ratio > 1 ? 1 : ratio;
 }
@@ -260,7 +264,11 @@ struct what_if scene_model(const struct scene *s)
                         .batches_per_step = s->batches_per_step,
                         .workers = (int)l->num_workers,
                         .prefetch = l->prefetch_factor > 0 ? (int)l->prefetch_factor : 2,
-                        .cores = s->left};
+                        .cores = s->left,
+                        .all_cores = s->cores};
+    double ran = s->main_cpu + (l->num_workers ? s->worker_cpu : 0);
+    double queued = s->main_delay + (l->num_workers ? s->worker_delay : 0);
+    w.thread_share = known(ran / (ran + queued), 0);
     model_spread(s, &w, make_ms);
     w.make_cpu_ms = making_cpu_ratio(s) * make_ms;
     if (l->pin_memory == 1 && l->num_workers != 0 && !isnan(s->pin.mean)) {
@@ -289,6 +297,20 @@ struct what_if scene_model_uncrowded(const struct scene *s)
     double waited = known(s->main_delay, 0) * s->wall_ms;
     w.rest_ms = w.rest_ms > 2 * waited ? w.rest_ms - waited : w.rest_ms / 2;
     return w;
+}
+
+double pipe_bytes(const struct scene *s)
+{
+    const struct part_stats *pipe = s->pickle.n > 0 ? &s->pickle : &s->unpickle;
+    return pipe->n > 0 ? pipe->bytes / pipe->n : NAN;
+}
+
+int workers_limit(const struct scene *s)
+{
+    const double late = 0.7; /* as often as not, then, the batch's worker is at work on the next */
+    if (s->busy >= BUSY_SHARE)
+        return 1;
+    return s->busy >= late && s->unpickle.mean >= HAND_OVER_SLOW && pipe_bytes(s) < FEW_BYTES;
 }
 
 /* ---- saying it ------------------------------------------------------------------------------- */

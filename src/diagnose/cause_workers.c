@@ -26,11 +26,17 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+/* Workers that only wait may outnumber the cores, those that compute, or queue to, may not: more of
+ * them would but take cores from other programs. Two at the least: one prepares while the other
+ * hands over. */
 int no_overlap(const struct scene *s, struct finding *f)
 {
     struct what_if w = scene_model(s);
-    /* Two at the least: one prepares while the other hands over. */
-    w.workers = (int)larger(2, what_if_workers(&w, WORKERS_MOST));
+    double wants = isnan(s->read_share) ? w.make_cpu_ms / what_if_make_ms(&w)
+                                        : 1 - s->read_share - s->blocked_share;
+    double most = larger(2, floor(s->cores / larger(wants, 0.05)));
+    most = most < WORKERS_MOST ? most : WORKERS_MOST;
+    w.workers = (int)larger(2, what_if_workers(&w, (int)most));
     finding_cause(f, "NO_OVERLAP");
     place_loader(s, f);
     finding_advise(f,
@@ -193,7 +199,7 @@ static int workers_most(const struct scene *s)
 
 int too_few_workers(const struct scene *s, struct finding *f)
 {
-    if (!(s->busy >= BUSY_SHARE) || !has_room(s))
+    if (!workers_limit(s) || !has_room(s))
         return 0;
     int have = (int)s->loader->num_workers, most = workers_most(s);
     struct what_if w = scene_model(s);

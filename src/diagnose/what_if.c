@@ -86,7 +86,11 @@ double what_if_step_ms(const struct what_if *w)
     if (w->workers <= 0)
         return w->batches_per_step * what_if_make_ms(w) + w->rest_ms;
     double cpu = w->batches_per_step * (w->make_cpu_ms + w->hand_over_ms) + w->rest_cpu_ms;
-    double bound = w->cores > 0 ? cpu / w->cores : 0;
+    /* Programs that compete for the cores do not keep theirs: the scheduler shares by thread, so
+     * more threads of the run get more. */
+    double shared = fmin(w->all_cores, (w->workers + 1) * w->thread_share);
+    double cores = fmax(w->cores, shared);
+    double bound = cores > 0 ? cpu / cores : 0;
     return fmax(play(w) * w->batches_per_step, bound);
 }
 

@@ -17,10 +17,12 @@ struct what_if {
     double rest_cpu_ms;      /* CPU time of it, over all threads */
     double batches_per_step; /* 1, or more with gradient accumulation */
     /* settings */
-    int workers;       /* 0: the training process makes the batches itself */
-    int prefetch;      /* batches that each worker works ahead (prefetch_factor) */
-    int epoch_batches; /* after as many the workers begin anew, with nothing ready; 0: never */
-    double cores;      /* that the run may use and others leave to it */
+    int workers;         /* 0: the training process makes the batches itself */
+    int prefetch;        /* batches that each worker works ahead (prefetch_factor) */
+    int epoch_batches;   /* after as many the workers begin anew, with nothing ready; 0: never */
+    double cores;        /* that others leave to the run at present */
+    double all_cores;    /* that the run may use; 0: no more than `cores` */
+    double thread_share; /* of a core, that a thread of the run gets when it is ready; 0: unknown */
 };
 
 /* Milliseconds a step, epoch starts included. */

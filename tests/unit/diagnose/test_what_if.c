@@ -54,6 +54,22 @@ static void test_cores_are_finite(void **state)
     near(what_if_step_ms(&w), 10, 0.001);
 }
 
+/* One core is left, but others compete for it too: a thread gets half of a core, three get 1.5. */
+static void test_shared_cores(void **state)
+{
+    struct what_if w = steady(40, 10, 2);
+    w.make_cpu_ms = 20;
+    w.rest_cpu_ms = 10;
+    w.cores = 1;
+    w.all_cores = 2;
+    near(what_if_step_ms(&w), 30, 0.001);
+    w.thread_share = 0.5;
+    near(what_if_step_ms(&w), 20, 0.001);
+    w.make_cpu_ms = 80;
+    w.workers = 8; /* never more than there are */
+    near(what_if_step_ms(&w), 45, 0.001);
+}
+
 /* Without a spread two workers hide 18 ms behind 10 exactly; with one they do not, and less so the
  * fewer batches are made ahead. */
 static void test_spread_costs(void **state)
@@ -119,6 +135,7 @@ int main(void)
         cmocka_unit_test(test_slowest_station_decides),
         cmocka_unit_test(test_cores_are_finite),
         cmocka_unit_test(test_spread_costs),
+        cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_busy_workers_hand_over_late),
         cmocka_unit_test(test_epochs_begin_empty),
         cmocka_unit_test(test_accumulation),
