@@ -8,6 +8,8 @@
 /* Within this of each other neither waits for the other in a way that could be told. */
 #define EVEN_RATIO 1.05
 
+/* Above this share of what a cached batch allows, making samples is no longer what costs. */
+#define HAND_OVER_RATIO 0.5
 /* A CPU in five that is taken away now and then changes rates by more than settings do. */
 #define LEFT_RATIO 0.8
 
@@ -77,18 +79,18 @@ static void judge_against(const struct tune_result *r, struct tune_verdict *v, d
                  "The loader is the bottleneck: the model could take %.1f times what it gives "
                  "(%.0f against %.0f samples/s). With the settings below it gives %.0f: enough.%s",
                  v->factor, model, now, best, shared);
-    else if (r->cached_rate < model)
+    else if (r->cached_rate < model && best > HAND_OVER_RATIO * r->cached_rate)
         snprintf(v->sentence, sizeof v->sentence,
                  "The loader is the bottleneck: the model could take %.1f times what it gives. The "
                  "best settings give %.0f samples/s; handing over batches alone allows %.0f, the "
-                 "model takes %.0f: larger or smaller batches, or another way to hand over.%s",
+                 "model takes %.0f: larger batches, or fewer bytes a sample.%s",
                  v->factor, best, r->cached_rate, model, shared);
     else
         snprintf(v->sentence, sizeof v->sentence,
                  "The loader is the bottleneck: the model could take %.1f times what it gives. The "
                  "best settings give %.0f samples/s, the model takes %.0f: a sample must become "
                  "%.1f times cheaper.%s",
-                 v->factor, best, model, model / best, shared);
+                 v->factor, best, model, fmin(model, r->cached_rate) / best, shared);
 }
 
 void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdict)

@@ -359,6 +359,37 @@ static void verdict(double now, double best, double model, enum tune_bottleneck 
     tune_result_done(&r);
 }
 
+/* Below the model's demand it matters whether samples or handing over cost the most. */
+static void samples_or_hand_over(void **state)
+{
+    const struct {
+        double cached;
+        const char *words;
+    } cases[] = {
+        {500,  "handing over batches alone allows 500" },
+        {900,  "a sample must become 2.2 times cheaper"}, /* no further: 900 is the end */
+        {5000, "a sample must become 2.5 times cheaper"},
+        {NAN,  "a sample must become 2.5 times cheaper"}
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tune_result r;
+        struct tune_verdict v;
+        tune_result_init(&r);
+        r.facts.now.batch_size = 10;
+        r.rows[0] = (struct tune_row){.config = {.batch_size = 10}, .rate = 400};
+        r.row_count = 1;
+        r.now = 0;
+        r.step_samples = 10;
+        r.step_s = 0.01; /* 1000 samples/s */
+        r.cached_rate = cases[i].cached;
+        tune_judge(&r, &v);
+        if (!strstr(v.sentence, cases[i].words))
+            print_message("%s\n", v.sentence);
+        assert_non_null(strstr(v.sentence, cases[i].words));
+        tune_result_done(&r);
+    }
+}
+
 static void loader_or_model(void **state)
 {
     verdict(100, 400, 200, BOTTLENECK_LOADER, 2);
@@ -384,6 +415,7 @@ int main(void)
         cmocka_unit_test(batch_sizes_are_asked_for),
         cmocka_unit_test(the_line_is_the_users_own),
         cmocka_unit_test(loader_or_model),
+        cmocka_unit_test(samples_or_hand_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
