@@ -7,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The line to paste is one line, however long: a call that was broken could not be pasted. */
+enum { MOST_LINE = 4096 };
+
 static void heading(const struct tune_result *r, struct str *out)
 {
     const struct tune_facts *f = &r->facts;
@@ -137,14 +140,14 @@ static void say_model(const struct tune_result *r, struct str *out)
     str_done(&line);
 }
 
-/* A line to paste is never broken inside a word, so it may be longer than the rest. */
 static void say_line(const struct tune_result *r, const struct tune_config *choice, struct str *out)
 {
     struct str line = {0};
     tune_call_line(&r->facts, choice, &line);
-    str_addf(out, "\nPaste%s%s:\n  ", r->facts.where[0] ? " at " : "", r->facts.where);
-    for (const char *at = str_text(&line); *at; at++)
-        str_add_bytes(out, (unsigned char)*at < ' ' || *at == 127 ? "?" : at, 1);
+    str_add(out, r->facts.where[0] ? "\nPaste at " : "\nPaste");
+    layout_cut(out, r->facts.where, MOST_LINE);
+    str_add(out, ":\n  ");
+    layout_cut(out, str_text(&line), MOST_LINE);
     str_add(out, "\n");
     str_done(&line);
 }

@@ -34,9 +34,13 @@ static double rate_best(const struct tune_result *r)
     return tune_score(&r->facts, &r->rows[tune_best(r)], choice.persistent);
 }
 
-static void judge_alone(struct tune_verdict *v, double now, double best)
+static void judge_alone(const struct tune_result *r, struct tune_verdict *v, double now,
+                        double best)
 {
-    if (!(best > 0))
+    if (!(best > 0) && (r->interrupted || r->out_of_time))
+        snprintf(v->sentence, sizeof v->sentence,
+                 "It ended before any settings had been measured: nothing can be recommended.");
+    else if (!(best > 0))
         snprintf(v->sentence, sizeof v->sentence,
                  "No settings worked: the errors above say why. Nothing can be recommended.");
     else if (!(now > 0))
@@ -101,6 +105,6 @@ void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdi
     if (best > 0 && isfinite(model) && model > 0)
         judge_against(result, &v, now, best, model);
     else
-        judge_alone(&v, now, best);
+        judge_alone(result, &v, now, best);
     *ret_verdict = v;
 }
