@@ -26,7 +26,7 @@ WORKLOADS = os.path.join(ROOT, "bench", "workloads")
 LOADERS = ("computes", "waits", "in_memory")
 WORKERS = (0, 1, 2, 4, 8)
 PREFETCH = (2, 4, 8)
-TURNS = 5
+TURNS = 3
 
 LEAST_RATE_RATIO = 0.95
 MOST_TIME_RATIO = 0.2
