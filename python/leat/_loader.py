@@ -122,6 +122,9 @@ class DataLoader(_TorchLoader[_Sample]):
         self.device = None if device is None else torch.device(device)
         self.order = _checked_order(order, shuffle, iterable, own_order)
         self.seed = _checked_int("seed", seed, 0, (1 << 64) - 1)
+        drawn_by_torch = order == "torch" or (order is None and generator is not None)
+        if own_order and shuffle and drawn_by_torch and seed is not None:
+            raise ValueError("the order is drawn by torch, so seed has no effect: give one of them")
         self.on_error = _one_of("on_error", on_error, POLICIES)
         self.threads = _checked_int("threads", threads, 1, 1 << 12)
         self.memory_budget = _checked_int("memory_budget", memory_budget, 1, (1 << 63) - 1)

@@ -63,9 +63,11 @@ class Running:
 
 def _recorder_loader(loader):
     """The loader's id in the recorder plus one, inside `leat run`; else 0."""
-    hooks = sys.modules.get("leat._hooks_data")
-    known = hooks._loaders.find(loader) if hooks is not None else None
-    return known[0] + 1 if known is not None else 0
+    try:
+        known = sys.modules["leat._hooks_data"]._loaders.find(loader)
+        return known[0] + 1 if known is not None else 0
+    except Exception:  # it is only for the report
+        return 0
 
 
 def _options(loader, lowered):

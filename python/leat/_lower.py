@@ -13,6 +13,7 @@ import os
 
 import numpy
 import torch
+from torch.utils import dlpack
 from torch.utils.data import Subset, TensorDataset
 from torch.utils.data import sampler as samplers
 from torch.utils.data._utils import collate
@@ -26,9 +27,19 @@ NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
     "complex64 complex128"
 ).split()
-DTYPES = {
-    getattr(torch, name): getattr(_core, "DTYPE_" + name) for name in NAMES if hasattr(torch, name)
-}
+
+
+def _handed_over(name):
+    """Whether this torch takes tensors of the type by DLPack: bools and unsigned ones came late."""
+    try:
+        dlpack.from_dlpack(dlpack.to_dlpack(torch.zeros(1, dtype=getattr(torch, name))))
+        return True
+    except Exception:
+        return False
+
+
+NAMES = [name for name in NAMES if _handed_over(name)]
+DTYPES = {getattr(torch, name): getattr(_core, "DTYPE_" + name) for name in NAMES}
 ORDERS = {
     "sequential": _core.ORDER_SEQUENTIAL,
     "full": _core.ORDER_FULL,

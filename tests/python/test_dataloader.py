@@ -201,6 +201,8 @@ def test_arguments_that_are_refused():
         {"rank": 0},
         {"world_size": 2},
         {"rank": 2, "world_size": 2},
+        {"seed": 1, "order": "torch"},
+        {"seed": 1, "shuffle": True, "generator": torch.Generator()},
     ):
         with pytest.raises(ValueError):
             leat.DataLoader(x, **wrong)
