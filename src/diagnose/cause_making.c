@@ -235,11 +235,21 @@ static struct reading reading_of(const struct scene *s)
     return r;
 }
 
+/* Share of reads in the time in which a worker did something or waited for something: sampling
+ * counts a thread that queues for a core as at work, which is no part of making a batch. */
+static double reads_unqueued(const struct scene *s)
+{
+    const double most = 0.5; /* beyond, too little is left to tell shares by */
+    double queued = s->busy > 0 ? or_zero(s->worker_delay) / s->busy : 0;
+    double share = s->read_share / (1 - (queued < most ? queued : most));
+    return share > 1 ? 1 : share; /* NaN stays NaN */
+}
+
 /* Reads come before the number of workers: more workers do overlap them, but only as far as the
  * storage goes, which nobody can tell from here. The advice says both. */
 int slow_storage(const struct scene *s, struct finding *f)
 {
-    if (!workers_limit(s) || !(s->read_share >= HALF))
+    if (!workers_limit(s) || !(reads_unqueued(s) >= HALF))
         return 0;
     struct reading r = reading_of(s);
     const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
