@@ -12,7 +12,7 @@ DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
-.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-what-if \
+.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-loader-cost bench-what-if \
         wheel install format lint asan tsan clean
 
 help: ## what there is
@@ -40,7 +40,10 @@ bench: build ## every benchmark
 bench-overhead: build ## what leat adds to a step, beside untraced and a peer
 	@tools/bench.sh overhead
 
-bench-loader: build ## what leat takes from a loader's throughput, beside untraced
+bench-loader: build ## leat.DataLoader beside torch's: rates, first batch, memory
+	@tools/bench.sh loader
+
+bench-loader-cost: build ## what `leat run` takes from a loader's throughput, beside untraced
 	@tools/bench.sh loader_cost
 
 bench-what-if: build ## gains that leat predicts, and what the change then brings

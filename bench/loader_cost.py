@@ -1,6 +1,6 @@
 """What leat costs a run that only waits for its DataLoader, side by side with the same run untraced.
 
-    make bench-loader
+    make bench-loader-cost
     .venv/bin/python bench/loader_cost.py [--rounds N] [--blocks N] [--build FOLDER] [--only WORD]
 
 The script does nothing but take batches, so every microsecond that leat adds to making or handing

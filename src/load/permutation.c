@@ -11,6 +11,7 @@
 #define ROUNDS_SMALL 16
 #define SMALL_COUNT  65536
 #define BLOCK        256
+#define LANES        16 /* what is worked on at a time is a multiple of it: two vectors of AVX2 */
 
 /* Into functions compiled for other processors, too. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -82,20 +83,21 @@ uint64_t permutation_at(const struct permutation *p, uint64_t position)
     return position;
 }
 
-/* One round over a block. Written for the vectoriser: no branch, no aliasing. */
+/* One round over the first `lanes` * LANES of a block. Written for the vectoriser: no branch, no
+ * aliasing. */
 static ALWAYS_INLINE void turn(uint32_t *restrict change, const uint32_t *restrict by, uint32_t key,
-                               uint32_t size)
+                               uint32_t size, size_t lanes)
 {
-    for (int i = 0; i < BLOCK; i++)
+    for (size_t i = 0; i < lanes * LANES; i++)
         change[i] = add_mod(change[i], scaled(by[i], key, size), size);
 }
 
 static ALWAYS_INLINE void pass_block_body(const struct permutation *p, uint32_t *left,
-                                          uint32_t *right)
+                                          uint32_t *right, size_t lanes)
 {
     for (uint32_t r = 0; r < p->rounds; r += 2) {
-        turn(left, right, p->keys[r], p->a);
-        turn(right, left, p->keys[r + 1], p->b);
+        turn(left, right, p->keys[r], p->a, lanes);
+        turn(right, left, p->keys[r + 1], p->b, lanes);
     }
 }
 
@@ -107,26 +109,28 @@ static ALWAYS_INLINE void pass_block_body(const struct permutation *p, uint32_t 
 #define VECTORISED __attribute__((optimize("O3")))
 #endif
 
-static VECTORISED void pass_block(const struct permutation *p, uint32_t *left, uint32_t *right)
+static VECTORISED void pass_block(const struct permutation *p, uint32_t *left, uint32_t *right,
+                                  size_t lanes)
 {
-    pass_block_body(p, left, right);
+    pass_block_body(p, left, right, lanes);
 }
 
 #if defined(__x86_64__)
 static VECTORISED __attribute__((target("avx2"))) void
-pass_block_avx2(const struct permutation *p, uint32_t *left, uint32_t *right)
+pass_block_avx2(const struct permutation *p, uint32_t *left, uint32_t *right, size_t lanes)
 {
-    pass_block_body(p, left, right);
+    pass_block_body(p, left, right, lanes);
 }
 #endif
 
-/* `some` positions from `first` on; the rest of the block is padded and thrown away. */
+/* `some` positions from `first` on; the rest of the last lanes is padding, and thrown away. */
 static void fill_block(const struct permutation *p, uint64_t first, size_t some, int64_t offset,
                        int64_t *indices)
 {
     uint32_t left[BLOCK], right[BLOCK];
     uint32_t l = (uint32_t)(first / p->b), r = (uint32_t)(first % p->b);
-    for (int i = 0; i < BLOCK; i++) {
+    size_t lanes = (some + LANES - 1) / LANES;
+    for (size_t i = 0; i < lanes * LANES; i++) {
         left[i] = l;
         right[i] = r;
         if (++r == p->b) {
@@ -136,10 +140,10 @@ static void fill_block(const struct permutation *p, uint64_t first, size_t some,
     }
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
-        pass_block_avx2(p, left, right);
+        pass_block_avx2(p, left, right, lanes);
     else
 #endif
-        pass_block(p, left, right);
+        pass_block(p, left, right, lanes);
     for (size_t i = 0; i < some; i++) {
         uint64_t index = (uint64_t)left[i] * p->b + right[i];
         if (__builtin_expect(index >= p->count, 0))
@@ -151,8 +155,7 @@ static void fill_block(const struct permutation *p, uint64_t first, size_t some,
 void permutation_fill(const struct permutation *p, uint64_t first, size_t count, int64_t offset,
                       int64_t *ret_indices)
 {
-    /* A block costs the same however little of it is used. */
-    while (count >= BLOCK / 16) {
+    while (count >= LANES / 4) { /* fewer are cheaper one by one */
         size_t some = count < BLOCK ? count : BLOCK;
         fill_block(p, first, some, offset, ret_indices);
         first += some;
