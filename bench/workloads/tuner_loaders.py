@@ -42,5 +42,5 @@ def waits(**settings):
 
 
 def in_memory(**settings):
-    rows = TensorDataset(torch.randn(60000, 64), torch.zeros(60000))
+    rows = TensorDataset(torch.randn(40000, 64), torch.zeros(40000))
     return DataLoader(rows, batch_size=128, shuffle=True, **settings)
