@@ -12,13 +12,13 @@ DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
-.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-loader-cost bench-what-if \
-        wheel install format lint asan tsan clean
+.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-loader-cost \
+        bench-what-if wheel install format lint asan tsan clean
 
 help: ## what there is
 	@echo 'leat finds why a PyTorch training is slow. Targets:'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'Start with: make demo'
 
