@@ -313,13 +313,12 @@ static int check_extent(const char *path, struct npy_header *h, uint64_t left, s
     if (!h->dims)
         return err_set(err, -LEAT_E_USAGE,
                        "%s holds a single item; a first dimension must count the samples.", path);
-    uint64_t bytes = h->item_bytes, row = h->item_bytes;
-    for (uint32_t d = 0; d < h->dims; d++) {
-        if (__builtin_mul_overflow(bytes, (uint64_t)h->shape[d], &bytes))
-            return err_set(err, -LEAT_E_CORRUPT, "%s has a shape that does not fit.", path);
-        if (d && __builtin_mul_overflow(row, (uint64_t)h->shape[d], &row))
-            return err_set(err, -LEAT_E_CORRUPT, "%s has a shape that does not fit.", path);
-    }
+    uint64_t row = h->item_bytes, bytes;
+    int fits = 1;
+    for (uint32_t d = 1; d < h->dims && fits; d++)
+        fits = !__builtin_mul_overflow(row, (uint64_t)h->shape[d], &row);
+    if (!fits || __builtin_mul_overflow(row, (uint64_t)h->shape[0], &bytes))
+        return err_set(err, -LEAT_E_CORRUPT, "%s has a shape that does not fit.", path);
     if (!row) /* else a few bytes could promise 2^62 samples */
         return err_set(err, -LEAT_E_USAGE, "%s has samples without a single byte.", path);
     if (bytes > left)
