@@ -186,6 +186,8 @@ DATASETS = {
     "bare": lambda: torch.arange(46, dtype=torch.float64).reshape(23, 2),
     "bare_1d": lambda: torch.arange(23),
     "numpy": lambda: numpy.arange(46, dtype=numpy.float32).reshape(23, 2),
+    "numpy_uint64": lambda: numpy.arange(46, dtype=numpy.uint64).reshape(23, 2),
+    "numpy_uint64_1d": lambda: numpy.arange(23, dtype=numpy.uint64),
     "numpy_1d": lambda: numpy.arange(23, dtype=numpy.int32),
     "big_endian": lambda: numpy.arange(46, dtype=">i4").reshape(23, 2),
     "fortran": lambda: numpy.asfortranarray(numpy.arange(92).reshape(23, 2, 2)),

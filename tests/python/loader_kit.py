@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy
 import torch
@@ -47,6 +48,15 @@ def over(count, *args, **kwargs):
 
 def threads_now():
     return len(os.listdir("/proc/self/task"))
+
+
+def threads_settle(most):
+    """Whether no more than `most` threads are left, or soon: a thread that was joined can still be
+    seen in /proc for a moment."""
+    until = time.monotonic() + 10
+    while threads_now() > most and time.monotonic() < until:
+        time.sleep(0.01)
+    return threads_now() <= most
 
 
 def files_now():

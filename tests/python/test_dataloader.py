@@ -246,6 +246,40 @@ def test_device():
     assert batch[0].device.type == "meta" and batch[1] == ("a",)
 
 
+def test_a_sampler_that_fails_while_it_is_drawn_from_ahead():
+    """What was drawn before comes first, then the error, then the end."""
+
+    class Failing(list):
+        def __iter__(self):
+            yield from (1, 2, 3, 4, 5)
+            raise OSError("no more indices")
+
+    loader = leat.DataLoader(torch.arange(9), 2, sampler=Failing(), num_workers=1)
+    iterator = iter(loader)
+    assert [next(iterator).tolist() for _ in range(2)] == [[1, 2], [3, 4]]
+    with pytest.raises(OSError, match="no more indices"):
+        next(iterator)
+    assert next(iterator, None) is None
+
+
+def test_a_sampler_of_ones_own_is_not_drawn_from_ahead():
+    """It may look at what the training does between two batches, as it may with torch."""
+    asked = []
+
+    class Watching(list):
+        def __iter__(self):
+            for index in range(8):
+                asked.append(index)
+                yield index
+
+    loader = leat.DataLoader(torch.arange(9), 2, sampler=Watching())
+    assert loader.plan().lowered
+    iterator = iter(loader)
+    for number in range(4):
+        assert next(iterator).tolist() == [2 * number, 2 * number + 1]
+        assert len(asked) == 2 * number + 2
+
+
 def test_stats():
     loader = leat.DataLoader(torch.zeros(1000, 25), 100, True)
     assert loader.stats().batches == 0

@@ -72,10 +72,12 @@ def test_a_bad_sample_is_left_out_or_replaced(cut_short, policy):
         assert len(seen) == 90
     else:
         assert len(seen) == 100
-    stats = loader.stats()
-    assert stats.bad_samples == len(stats.errors) == 10
-    assert sorted(index for _, index, _ in stats.errors) == list(range(90, 100))
-    assert all("rows.npy" in text for _, _, text in stats.errors)
+    for _ in range(2):
+        stats = loader.stats()
+        assert stats.bad_samples == len(stats.errors) == 10
+        assert sorted(index for _, index, _ in stats.errors) == list(range(90, 100))
+        assert all("rows.npy" in text for _, _, text in stats.errors)
+        loader._leat_shared.resting.close()  # what an engine saw is not lost with it
 
 
 def test_a_policy_without_effect_is_refused():
