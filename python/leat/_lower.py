@@ -93,6 +93,8 @@ def find(loader):
     if through is not None:
         if not isinstance(through, torch.Tensor):
             reasons.append("the indices of the Subset are not plain numbers")
+        if loader._leat_shared.own_order and loader.order in ("quasi", "window"):
+            reasons.append("a Subset has no neighbours to read together")
         found.through = through
         found.text += f", {len(loader.dataset)} of them"
     if reasons:
@@ -274,7 +276,7 @@ def _choose_order(loader, found):
     order = loader.order
     if order is None:
         order = "sequential" if not shared.shuffled else "torch" if loader.generator else "full"
-    if order == "torch" or (found.through is not None and order in ("sequential", "full")):
+    if order == "torch" or found.through is not None:
         found.order_text = "torch's" if shared.shuffled else "sequential"
         return
     found.order = ORDERS[order]

@@ -82,6 +82,28 @@ def test_order_torch_is_torchs():
     assert numbers(loader) == expected
 
 
+def test_a_subset_is_only_that():
+    part = Subset(Subset(torch.arange(100), range(50, 100)), [3, 1, 4, 15, 9, 2, 6])
+    expected = [53, 51, 54, 65, 59, 52, 56]
+    assert numbers(leat.DataLoader(part, 3)) == expected
+    for arguments in ({"order": "full"}, {"shuffle": True, "seed": 2}, {"order": "torch"}):
+        loader = leat.DataLoader(part, 3, **arguments)
+        assert loader.plan().lowered and sorted(numbers(loader)) == sorted(expected)
+    for order in ("quasi", "window"):
+        with pytest.raises(ValueError, match="Subset"):
+            list(leat.DataLoader(part, 3, order=order))
+
+
+def test_persistent_workers_are_one_iterator():
+    loader = over(99, 4, True, num_workers=1, persistent_workers=True)
+    assert loader.plan().lowered
+    iterator = iter(loader)
+    next(iterator)
+    assert iter(loader) is iterator
+    first, second = numbers(loader), numbers(loader)
+    assert sorted(first) == sorted(second) == list(range(99)) and first != second
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_threads_do_not_matter(order):
     x = torch.arange(5003)
