@@ -22,6 +22,7 @@ import tempfile
 from overhead import ROOT, WORKLOADS, Bars, machine, show_progress
 
 MOST_OFF = 0.15
+LEAST_PREDICTED = 8  # a change that would bring nothing has no prediction, and no bar
 # name: the workload's arguments, the settings of its loader before the change
 WORKS = {
     "short waits, no workers": ("sleep 5 --step 15 --steps 200", ""),
@@ -121,13 +122,15 @@ def main():
             show_progress("")
             if setting is None:
                 show_row(name, cause, setting, "-", "-", "-")
-                bars.add(name, "nothing predicted", f"within {MOST_OFF:.0%}", False)
                 continue
             off = (1 + predicted) / (1 + measured) - 1
             show_row(name, cause, setting, f"{predicted:+.0%}", f"{measured:+.0%}", f"{off:+.0%}")
             bars.add(name, f"{off:+.1%}", f"within {MOST_OFF:.0%}", abs(off) <= MOST_OFF)
             alike.append(same)
         bars.add("leat compare tells the same", f"{sum(alike)} times", len(alike), all(alike))
+        if not arguments.only:
+            enough = len(alike) >= LEAST_PREDICTED
+            bars.add("gains predicted", len(alike), f"at least {LEAST_PREDICTED}", enough)
     return 0 if bars.show() else 1
 
 
