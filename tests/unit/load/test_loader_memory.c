@@ -84,8 +84,10 @@ static void a_bad_sample_is_never_overlooked(void **state)
                 assert_int_equal(got, -ENOMEM);
                 continue;
             }
-            for (int64_t i = 0; i < batch->samples; i++)
-                assert_false(is_bad(((int64_t *)batch->data[0])[i]));
+            for (int64_t i = 0; i < batch->samples; i++) {
+                assert_false(is_bad(batch->indices[i]));
+                assert_int_equal(((int64_t *)batch->data[0])[i], batch->indices[i]);
+            }
             leat_batch_unref(batch);
         }
         mem_fail_at(0);
