@@ -200,7 +200,7 @@ struct leat_loader_options {
     int threads; /* 0: one less than the cores this process may use, at least 1; while next() waits,
                     the consumer's own core helps with the batch it waits for */
     int no_help; /* next() only waits */
-    int ahead;   /* batches made before they are asked for; 0: 2 to 16 */
+    int ahead;   /* batches made before they are asked for; 0: 1 to 16 */
     uint64_t memory_bytes; /* most that all slots take; 0: a quarter of the machine's memory. At
                               least two slots must fit */
     enum leat_on_error on_error;

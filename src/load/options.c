@@ -60,6 +60,9 @@ static int usual_ahead(const struct leat_loader *l)
     double batch_ns = l->source->sample_ns * (double)l->options.batch_size;
     uint64_t bytes = batch_ns < FAST_BATCH_NS ? AHEAD_BYTES_FAST : AHEAD_BYTES;
     uint64_t fit = bytes / l->slot_bytes;
+    if (l->slot_bytes >
+        AHEAD_BYTES) /* one in the make beside the one in use: all threads share it */
+        return 1;
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
 
