@@ -53,13 +53,25 @@ int core_speak_first(void); /* before a thread's first span of training; -1 with
 uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */
 int core_due(uint64_t now_ns);         /* whether the hooks are to be called for something else */
 
+/* What torch was found to do otherwise than expected: the hooks are told, once. What the exception
+ * is, it stays. */
+enum core_signal {
+    SIGNAL_SAMPLE,  /* a fetcher's dataset or iterator has no place for a stand-in */
+    SIGNAL_COLLATE, /* a batch came about without collate_fn */
+    SIGNAL_FETCHER, /* a worker sent a batch that no known fetcher made */
+    SIGNAL_PICKLE,  /* what a worker sends is no pair */
+    SIGNAL_READY    /* the tasks of an iterator, or its queue, cannot be counted */
+};
+void core_missing(enum core_signal signal);
+
 /* Each adds its functions to the module: 0, or -1 with an exception. */
 int making_add(PyObject *module);
 int handover_add(PyObject *module);
 int sampler_add(PyObject *module);
 int engine_add(PyObject *module);
 
-void making_forget(void); /* after a fork, in the child */
+int making_met_fetcher(void); /* whether a fetcher of this worker has been given its stand-ins */
+void making_forget(void);     /* after a fork, in the child */
 /* Sets the mark of _core.h. The first thread that comes has it until it is done. */
 void making_mark(struct here *here, enum making_part part, uint32_t loader);
 /* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */

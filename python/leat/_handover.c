@@ -58,13 +58,25 @@ static int ask_feeds(void)
     return number == PyThread_get_thread_ident() ? 1 : -1;
 }
 
+/* is_batch() of what goes into the data queue. All that torch puts there is pairs, and a batch has
+ * been made by a fetcher: if not, this is another torch than the hooks know. */
+static int sends_batch(PyObject *message)
+{
+    int batch = is_batch(message);
+    if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2)
+        core_missing(SIGNAL_PICKLE);
+    else if (batch && !making_met_fetcher())
+        core_missing(SIGNAL_FETCHER);
+    return batch;
+}
+
 static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct here *here = core_here();
     if (data_queue && !here->feeds)
         here->feeds = ask_feeds();
     if (!data_queue || here->feeds < 0 || PyTuple_Size(args) != 1 ||
-        !is_batch(PyTuple_GetItem(args, 0)))
+        !sends_batch(PyTuple_GetItem(args, 0)))
         return PyObject_Call(dumps_original, args, kwargs);
     uint64_t t0 = leat_now_ns();
     PyObject *bytes = PyObject_Call(dumps_original, args, kwargs);
@@ -121,7 +133,7 @@ static PyObject *core_pin(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 /* How many of the batches that came out of order wait in the iterator: a task without its batch is
- * (worker,), with it (worker, batch). */
+ * (worker,), with it (worker, batch). -1 when one is neither. */
 static int64_t count_kept(PyObject *tasks)
 {
     int64_t kept = 0;
@@ -129,8 +141,12 @@ static int64_t count_kept(PyObject *tasks)
     PyObject *key, *value;
     if (!PyDict_Check(tasks))
         return -1;
-    while (PyDict_Next(tasks, &at, &key, &value))
-        kept += PyTuple_Check(value) && PyTuple_Size(value) == 2;
+    while (PyDict_Next(tasks, &at, &key, &value)) {
+        Py_ssize_t size = PyTuple_CheckExact(value) ? PyTuple_Size(value) : 0;
+        if (size != 1 && size != 2)
+            return -1;
+        kept += size == 2;
+    }
     return kept;
 }
 
@@ -146,7 +162,10 @@ int64_t handover_ready(PyObject *iterator, PyObject *queue)
     Py_XDECREF(tasks);
     if (PyErr_Occurred())
         PyErr_Clear();
-    return waiting < 0 || kept < 0 ? -1 : waiting + kept;
+    if (waiting >= 0 && kept >= 0)
+        return waiting + kept;
+    core_missing(SIGNAL_READY);
+    return -1;
 }
 
 struct mark {

@@ -185,9 +185,30 @@ def _mark_of(iterator):
         return 0, 0, 0, None
 
 
-def _queue_of(iterator):
-    """The queue that an iterator with workers takes its batches from; None if it has none."""
-    return getattr(iterator, "_data_queue", None)
+def _queue_of(iterator, fresh=False):
+    """The queue that an iterator with workers takes its batches from, to count what lies ready. None
+    if it has none; or if its tasks are not (worker,), as all are before the first batch has come, and
+    (worker, batch)."""
+    queue = getattr(iterator, "_data_queue", None)
+    if queue is None:
+        if getattr(iterator, "_num_workers", 0):
+            _patch.missing("_data_queue")
+        return None
+    tasks = getattr(iterator, "_task_info", None)
+    sizes = (1,) if fresh else (1, 2)
+    if type(tasks) is dict and all(type(t) is tuple and len(t) in sizes for t in tasks.values()):
+        return queue
+    _patch.missing("_task_info")
+    return None
+
+
+def _name_queue(iterator, loader):
+    """For the thread that pins: whose batches come out of the queue that it reads."""
+    queue = getattr(iterator, "_worker_result_queue", None)
+    if queue is not None:
+        queue._leat = loader
+    elif getattr(iterator, "_pin_memory_thread", None) is not None:
+        _patch.missing("_worker_result_queue")
 
 
 def _make_init(original):
@@ -219,10 +240,8 @@ def _make_iter(compiling):
                 _hooks_worker.end_iterator(outer)
                 end(ITER, flags, mark[0], mark[1])
             try:
-                queue = _queue_of(iterator)
-                iterator._leat = (*mark[:3], queue)
-                if queue is not None:
-                    iterator._worker_result_queue._leat = mark[0]  # for the thread that pins
+                iterator._leat = (*mark[:3], _queue_of(iterator, fresh=True))
+                _name_queue(iterator, mark[0])
             except Exception:
                 pass
             return iterator

@@ -8,7 +8,9 @@
                                                     pin_memory        PIN
 
 The timing is in _making.c and _handover.c; here is where it is put. A fetcher is an object of torch's
-that lives for one iteration: its own `fetch` is replaced, not its class's.
+that lives for one iteration: its own `fetch` is replaced, not its class's. What torch's functions are
+given is known by the names of their parameters, wherever they stand; a name that is not there costs
+what is learnt from it, and is reported as missing.
 
 A worker makes the batches of one loader, and learns which from the process that started it. By fork
 it inherits what that thread was making an iterator of. Processes started by spawn or forkserver find
@@ -16,7 +18,9 @@ it in the configuration that multiprocessing hands to every child: an environmen
 reach the children of a fork server, and setting one is not safe beside other threads.
 """
 
+import inspect
 import multiprocessing.process
+import multiprocessing.queues
 import os
 import threading
 
@@ -66,61 +70,81 @@ def _own_loader():
     return loader if pid == process._parent_pid else -1
 
 
+def _loader_of(fetcher):
+    """The loader whose batches a fetcher makes; None when nobody waits for them out there."""
+    if _worker is None:
+        return _iterating.loader
+    if fetcher.dataset is _worker[0]:
+        return max(_worker[1], 0)
+    return None  # of a loader that the worker uses for itself
+
+
 def _dress(fetcher):
     """Called with every fetcher that is made, except inside another's making or fetching."""
-    from torch.utils.data._utils import fetch
+    try:
+        from torch.utils.data._utils import fetch
 
-    iterable = type(fetcher) is fetch._IterableDatasetFetcher
-    if not iterable and type(fetcher) is not fetch._MapDatasetFetcher:
-        return
-    if _worker is None:
-        loader = _iterating.loader
-    elif fetcher.dataset is _worker[0]:
-        loader = max(_worker[1], 0)
-    else:  # of a loader that the worker uses for itself
-        return
-    if loader is not None:
+        loader = _loader_of(fetcher)
+        if loader is None:
+            return
+        iterable = type(fetcher) is fetch._IterableDatasetFetcher
+        if not iterable and type(fetcher) is not fetch._MapDatasetFetcher:
+            raise TypeError(type(fetcher))
         _core.time_fetcher(fetcher, _count, loader, iterable, not fetcher.auto_collation)
         _hooks_lines.start()
+    except Exception:
+        _patch.missing("fetcher")
+
+
+def _given(function, args, kwargs):
+    """{parameter: argument} of a call."""
+    try:
+        return inspect.signature(function).bind(*args, **kwargs).arguments
+    except Exception:
+        return {}
 
 
 def _make_worker_loop(original):
     def _worker_loop(*args, **kwargs):
-        _begin_worker(args, kwargs)
+        _begin_worker(_given(original, args, kwargs))
         return original(*args, **kwargs)
 
     return _worker_loop
 
 
-_PLACES = {"dataset": 1, "data_queue": 3, "worker_id": 10}
-
-
-def _begin_worker(args, kwargs):
+def _begin_worker(given):
     """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
     global _worker
+    _worker = None, -1  # it is one, and its fetchers are not those of its parent
     try:
-
-        def given(name):
-            place = _PLACES[name]
-            return args[place] if len(args) > place else kwargs.get(name)
-
-        number = given("worker_id")
-        number = number if isinstance(number, int) and 0 <= number < 1 << 31 else -1
+        number = given.get("worker_id")
+        if type(number) is not int or not 0 <= number < 1 << 31:
+            number = -1
+            _patch.missing("_worker_loop: worker_id")
         _patch.remove(threading.Condition)
         _state.speak(_core.ROLE_WORKER, number)
         _state.signals(_core.SIGNAL_WORKER)
-        _worker = given("dataset"), _own_loader()
-        _core.worker(max(number, 0), _worker[1])
-        _core.feeds(given("data_queue"))
+        _worker = given.get("dataset"), _own_loader()
+        if _worker[0] is None:
+            _patch.missing("_worker_loop: dataset")
+        _core.worker(number, _worker[1])
+        queue = given.get("data_queue")
+        if isinstance(queue, multiprocessing.queues.Queue):
+            _core.feeds(queue)
+        else:
+            _patch.missing("_worker_loop: data_queue")
     except Exception:
         _patch.missing("worker")
 
 
 def _make_pin_loop(original):
-    def _pin_memory_loop(in_queue, *args, **kwargs):
-        _core.serves(in_queue)
+    def _pin_memory_loop(*args, **kwargs):
+        queue = _given(original, args, kwargs).get("in_queue")
+        if queue is None:
+            _patch.missing("_pin_memory_loop: in_queue")
+        _core.serves(queue)
         try:
-            return original(in_queue, *args, **kwargs)
+            return original(*args, **kwargs)
         finally:
             _core.serves(None)
 
@@ -135,8 +159,8 @@ def _install_handover(worker, pin_memory):
     from torch._utils import ExceptionWrapper
 
     pickler = queues._ForkingPickler
-    ended = getattr(worker, "_IterableDatasetStopIteration", ExceptionWrapper)
-    _core.handover(pickler.dumps, pickler.loads, pin_memory.pin_memory, (ended, ExceptionWrapper))
+    ended = worker._IterableDatasetStopIteration, ExceptionWrapper
+    _core.handover(pickler.dumps, pickler.loads, getattr(pin_memory, "pin_memory", None), ended)
 
     class Pickler(pickler):
         dumps = _core.dumps
@@ -154,6 +178,7 @@ def install(count):
     from torch.utils.data._utils import collate, pin_memory, worker
 
     _count = count
+    _core.on_missing(_patch.missing)
     _patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")
 
     def make(original):

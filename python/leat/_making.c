@@ -45,11 +45,14 @@ struct fetch {
 };
 
 static struct making making = {.part = MAKING_NONE};
-static int worker_id = -1; /* -1: this process is no worker */
+static int is_worker;      /* of a DataLoader, this process */
+static int worker_id = -1; /* -1: not known */
+static int dressed_any;    /* fetchers of this worker were met */
 static int64_t worker_loader = LOADER_UNKNOWN;
 static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
 static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
+static PyObject *on_missing;                                     /* owned; callable(text) */
 static PyObject *str_fetch, *str_dataset, *str_dataset_iter, *str_collate_fn;
 
 struct making *core_making(void)
@@ -67,6 +70,31 @@ void making_forget(void)
     making.part = MAKING_NONE;
     making.asked = 0;
     idle_since_ns = 0;
+}
+
+int making_met_fetcher(void)
+{
+    return dressed_any;
+}
+
+void core_missing(enum core_signal signal)
+{
+    static const char *const texts[] = {
+        [SIGNAL_SAMPLE] = "fetcher: data", [SIGNAL_COLLATE] = "fetcher: collate_fn",
+        [SIGNAL_FETCHER] = "fetcher",      [SIGNAL_PICKLE] = "data queue: messages",
+        [SIGNAL_READY] = "_task_info",
+    };
+    static uint32_t told;
+    PyObject *type, *error, *trace;
+    if (told & 1u << signal || !on_missing)
+        return;
+    told |= 1u << signal;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *done = PyObject_CallFunction(on_missing, "s", texts[signal]);
+    if (!done)
+        PyErr_Clear();
+    Py_XDECREF(done);
+    PyErr_Restore(type, error, trace);
 }
 
 /* The first thread that comes has the mark until it is done. */
@@ -155,6 +183,7 @@ static int dress(struct fetch *f, PyObject *fetcher)
         return 1;
     if (PyErr_Occurred())
         PyErr_Clear();
+    core_missing(SIGNAL_SAMPLE);
     return 0;
 }
 
@@ -222,9 +251,11 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *batch)
     here->making = 0;
     t->open = 0;
     making_mark(here, MAKING_NONE, t->loader);
+    if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
+        core_missing(SIGNAL_COLLATE);
     if (t->samples > 0)
         f->every = t->fetched_ns - t->begin_ns < (uint64_t)t->samples * QUICK_NS ? SELDOM : 1;
-    if (worker_id >= 0) {
+    if (is_worker) {
         if (!t->end_ns)
             t->end_ns = leat_now_ns();
         record_batch(f, batch);
@@ -320,6 +351,7 @@ static PyObject *core_time_fetcher(PyObject *self, PyObject *args)
     Py_XDECREF(t);
     if (bad)
         return NULL;
+    dressed_any = 1;
     idle_since_ns = 0; /* what lies between two iterations is no wait for indices */
     Py_RETURN_NONE;
 }
@@ -356,9 +388,17 @@ static PyObject *core_worker(PyObject *self, PyObject *args)
     int id, loader;
     if (!PyArg_ParseTuple(args, "ii", &id, &loader))
         return NULL;
+    is_worker = 1;
+    dressed_any = 0; /* the parent's own, before a fork */
     worker_id = id;
     worker_loader = loader;
     leat_recorder_worker_loader(loader);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_on_missing(PyObject *self, PyObject *callable)
+{
+    core_keep(&on_missing, callable);
     Py_RETURN_NONE;
 }
 
@@ -376,7 +416,9 @@ static PyMethodDef making_methods[] = {
      "on_create(original, callable, collate): callable(fetcher) for each that is made."},
     {"time_fetcher", core_time_fetcher, METH_VARARGS,
      "time_fetcher(fetcher, count, loader, iterable, single)."},
-    {"worker", core_worker, METH_VARARGS, "worker(id, loader): this process makes its batches."},
+    {"worker", core_worker, METH_VARARGS,
+     "worker(id, loader): this process makes its batches; -1: not known."},
+    {"on_missing", core_on_missing, METH_O, "on_missing(callable): callable(what), once for each."},
     {"made_now", core_made_now, METH_NOARGS, "made_now() -> (part or -1, tid, ident, loader)."},
     {NULL, NULL, 0, NULL},
 };

@@ -221,6 +221,7 @@ def test_exception_in_the_dataset(train, workers):
 def test_interrupt_in_a_fetch(train):
     run = train("""
     import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" has it ignored
     class Slow(Rows):
         def __getitem__(self, i):
             if i == 5:

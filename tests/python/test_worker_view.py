@@ -1,7 +1,5 @@
 """What happens inside the making of a batch: exact counts, true times, and nothing else changed."""
 
-import re
-
 import pytest
 
 SLEEP_MS = 5
@@ -261,7 +259,7 @@ def test_exceptions_are_those_of_the_user(train, tmp_path, workers):
 
     assert "row 5" in bare and "the stream broke" in bare and "no stream" in bare
     assert frames(run.stdout) == bare
-    assert ("leat" in re.sub(re.escape(str(tmp_path)), "", run.stdout)) == (workers == 0)
+    assert ("/leat/_" in run.stdout) == (workers == 0)
     makers = run.workers if workers else [run.main]
     assert parts(makers, 0)["collate"][0] == 2 and parts(makers, 0)["sample"][0] == 5
     assert "collate" not in parts(makers, 3) and parts(makers, 3)["fetch"][0] >= 1
@@ -367,7 +365,8 @@ data = Queue()
 data._leat = 3
 out = queue.Queue()
 done = threading.Event()
-torch.accelerator.set_device_index = lambda device: None
+if hasattr(torch, "accelerator"):  # of 2.6
+    torch.accelerator.set_device_index = lambda device: None
 for i in range(7):
     data.put((i, [1, [Item.pin_memory(None), 2]]))
 thread = threading.Thread(
@@ -431,7 +430,7 @@ _hooks.remove()
 assert queues._ForkingPickler is reduction.ForkingPickler
 for thing in (_DatasetKind.create_fetcher, pin_memory.pin_memory, pin_memory._pin_memory_loop,
               worker._worker_loop, fetch._MapDatasetFetcher.fetch):
-    assert "leat" not in thing.__code__.co_filename
+    assert "/leat/_" not in thing.__code__.co_filename
 print(len(list(it)), len(list(DataLoader(Rows(9), num_workers=1))))
 """
     )
