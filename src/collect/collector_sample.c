@@ -8,7 +8,8 @@
  * million; the store thins them further.
  *
  * Which processes. The training command and all its descendants, and whoever said hello, also when
- * it was reparented. The whole of /proc is searched for them once a second at most.
+ * it was reparented. The whole of /proc is searched once a second at most; who said hello needs no
+ * search.
  *
  * A pid is not a process: with its start time it is. When the start time changes, the pid was used
  * anew.
@@ -158,17 +159,23 @@ static void look_for_processes(struct collector *c, uint64_t now)
 {
     int64_t *pids = NULL;
     size_t count = 0;
-    uint64_t begin = clock_now_ns();
+    uint64_t begin = clock_cpu_ns();
     if (proc_tree(c->proc_root, c->options.root_pid, &pids, &count) < 0)
         count = 0;
     for (size_t i = 0; i < count; i++)
         mark(c, pids[i], now);
     mem_free(pids);
+    uint64_t cost = COST_FACTOR * (clock_cpu_ns() - begin);
+    c->next_tree_ns = now + (cost > NS_PER_S ? cost : NS_PER_S);
+}
+
+/* Whoever said hello is known without a search: workers of a short epoch live no longer than the
+ * pause between two. */
+static void look_at_speakers(struct collector *c, uint64_t now)
+{
     for (size_t i = 0; i < c->speaker_count; i++)
         if (c->speakers[i]->open && c->speakers[i]->pid > 0)
             mark(c, c->speakers[i]->pid, now);
-    uint64_t cost = COST_FACTOR * (clock_now_ns() - begin);
-    c->next_tree_ns = now + (cost > NS_PER_S ? cost : NS_PER_S);
 }
 
 static void end_process(struct collector *c, struct seen *s, uint64_t now)
@@ -380,17 +387,18 @@ void sample_run(struct collector *c, uint64_t now)
 {
     if (now < c->next_sample_ns)
         return;
-    uint64_t begin = clock_now_ns(), tree_ns = 0;
+    uint64_t begin = clock_cpu_ns(), tree_ns = 0;
     if (now >= c->next_tree_ns) {
         look_for_processes(c, now);
-        tree_ns = clock_now_ns() - begin; /* has a rate of its own */
+        tree_ns = clock_cpu_ns() - begin; /* has a rate of its own */
     }
+    look_at_speakers(c, now);
     for (size_t i = 0; i < c->seen_count; i++)
         if (!c->seen[i].ended_ns)
             sample_process(c, &c->seen[i], now);
     sample_system(c, now);
     sample_gpus(c, now);
-    c->next_sample_ns = now + period_ns(c, now, clock_now_ns() - begin - tree_ns);
+    c->next_sample_ns = now + period_ns(c, now, clock_cpu_ns() - begin - tree_ns);
 }
 
 void sample_finish(struct collector *c)

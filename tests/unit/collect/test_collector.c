@@ -465,6 +465,28 @@ static void test_samples(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps"), 0);
 }
 
+static void pause_for_good(void)
+{
+    for (;;)
+        pause();
+}
+
+/* The tree was searched just before it came; a second later it may be gone. */
+static void test_hello_is_sampled_at_once(void **state)
+{
+    begin(getpid());
+    struct pollfd none = {-1, 0, 0};
+    collector_sample(w.collector);
+    pid_t pid = child(pause_for_good);
+    adopt_one();
+    poll(&none, 1, 250);
+    collector_sample(w.collector);
+    kill(pid, SIGKILL);
+    wait_for(pid);
+    finish();
+    assert_int_equal(ask("SELECT count(DISTINCT pid) FROM proc_samples"), 2);
+}
+
 /* The n-th allocation fails, for every n: an error or a loss, never a crash or a leak. */
 static void test_no_memory(void **state)
 {
@@ -500,6 +522,7 @@ int main(void)
         TEST(test_scribbled_memory),
         TEST(test_deaf_python),
         TEST(test_samples),
+        TEST(test_hello_is_sampled_at_once),
         TEST(test_no_memory),
         TEST(test_generations_of_workers),
     };
