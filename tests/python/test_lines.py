@@ -106,7 +106,7 @@ for _ in DataLoader(Parsed(), 4): pass
     slot = run.main.lines.index(own)
     below = [x for x in run.main.lines if x.below == slot]
     assert all(os.path.join("json", "") in x.file for x in below)
-    assert sum(x.ns for x in below) > 0.9 * own.ns
+    assert sum(x.ns for x in below) > 0.5 * own.ns  # the list is freed on the line itself
 
 
 def test_a_dataset_of_a_library_has_its_own_lines(train, tmp_path):
