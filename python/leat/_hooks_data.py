@@ -105,11 +105,14 @@ def describe(loader, where, name=None):
     batch_size = get("batch_size")
     if batch_size is None:
         batch_size = getattr(get("batch_sampler"), "batch_size", None)
+    # Batches of leat's own engine are made by its threads, whatever num_workers says.
+    by_engine = get("_by_engine")
+    workers = None if by_engine is not None and by_engine() else get("num_workers")
     title = name or type(loader if dataset is None else dataset).__qualname__
     return (
         length,
         _int(batch_size),
-        _int(get("num_workers")),
+        _int(workers),
         _int(get("prefetch_factor")),
         _flag(get("pin_memory")),
         _flag(get("persistent_workers")),

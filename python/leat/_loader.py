@@ -270,6 +270,9 @@ class DataLoader(_TorchLoader[_Sample]):
         names = ("epoch", "batches", "random", "engine")
         self._leat_shared.resume = {name: state[name] for name in names}
 
+    def _by_engine(self):
+        return _lower.find(self)[0] is not None
+
     def plan(self):
         """What will run, in C or through torch, and why; print it."""
         lowered, reasons = _lower.find(self)

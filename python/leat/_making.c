@@ -16,8 +16,11 @@
  * is C, tracebacks show the frames they always showed.
  *
  * A stand-in costs some 100 ns a sample, so where samples take less than QUICK_NS it stands in for
- * the dataset in every SELDOM-th batch only. SAMPLE then counts the samples that were timed; FETCH
- * and COLLATE count every batch. A dataset that is asked for a whole batch (__getitems__) shows no
+ * the dataset in every SELDOM-th batch only. SAMPLE then counts the samples that were timed. All of
+ * it costs some 10 us a batch when the training in between has emptied the caches; so without
+ * workers, where that is the training's own time, batches that take less than QUICK_BATCH_NS are
+ * timed all only until FIRST of them were, and then every SELDOM-th; FETCH and COLLATE count those
+ * that were timed. A dataset that is asked for a whole batch (__getitems__) shows no
  * single samples: each is counted with the mean of its batch.
  *
  * IDLE is what lies between two batches of an iteration in a worker: taking the indices from their
@@ -31,7 +34,9 @@
 #include <unistd.h>
 
 enum {
-    QUICK_NS = 10000, /* 100 ns are 1 % of it */
+    QUICK_NS = 10000,         /* 100 ns are 1 % of it */
+    QUICK_BATCH_NS = 1000000, /* 10 us are 1 % of it */
+    FIRST = 64,               /* a median and a p90 of them can be relied on */
     SELDOM = 16 /* 1 % of a 3 us sample, the quickest of a TensorDataset, is 30 ns; 100/16 = 6 */
 };
 
@@ -42,6 +47,7 @@ struct fetch {
     PyObject *count;                  /* owned; callable(batch, expected) -> samples */
     int iterable;
     uint32_t turn, every;
+    uint32_t rest; /* batches that are not timed, from here on */
 };
 
 static struct making making = {.part = MAKING_NONE};
@@ -49,6 +55,7 @@ static int is_worker;      /* of a DataLoader, this process */
 static int worker_id = -1; /* -1: not known */
 static int dressed_any;    /* fetchers of this worker were met */
 static int64_t worker_loader = LOADER_UNKNOWN;
+static uint32_t quick_batches; /* timed so far */
 static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
 static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
@@ -253,8 +260,13 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *batch)
     making_mark(here, MAKING_NONE, t->loader);
     if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
         core_missing(SIGNAL_COLLATE);
-    if (t->samples > 0)
+    int quick = !is_worker && t->end_ns && t->end_ns - t->begin_ns < QUICK_BATCH_NS;
+    if (quick && ++quick_batches > FIRST) {
+        f->rest = SELDOM - 1;
+        f->every = 1;
+    } else if (t->samples > 0) {
         f->every = t->fetched_ns - t->begin_ns < (uint64_t)t->samples * QUICK_NS ? SELDOM : 1;
+    }
     if (is_worker) {
         if (!t->end_ns)
             t->end_ns = leat_now_ns();
@@ -277,6 +289,17 @@ static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetche
     return batch;
 }
 
+/* One of the quick batches that are let be; what it makes inside itself is still no batch. */
+static PyObject *call_untimed(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *args,
+                              PyObject *kwargs)
+{
+    f->rest--;
+    here->making = 1;
+    PyObject *batch = call_plain(f, fetcher, args, kwargs);
+    here->making = 0;
+    return batch;
+}
+
 static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
 {
     PyObject *fetcher = f->fetcher ? PyWeakref_GetObject(f->fetcher) : NULL;
@@ -291,6 +314,8 @@ static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
     Py_INCREF(f);
     if (here->making || open || !leat_recording())
         batch = call_plain(f, fetcher, args, kwargs);
+    else if (f->rest > 0)
+        batch = call_untimed(here, f, fetcher, args, kwargs);
     else
         batch = call_timed(here, f, fetcher, args, kwargs);
     Py_DECREF(f);

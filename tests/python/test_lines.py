@@ -141,7 +141,8 @@ def slow(batch):
 for _ in DataLoader(Rows(40), 4, collate_fn=slow): pass
 """
     run = train(script)
-    (line,) = [x for x in run.main.lines if x.function == "slow" and x.below < 0]
+    own = [x for x in run.main.lines if x.function == "slow" and x.below < 0]
+    line = max(own, key=lambda x: x.ns)  # the other may be that of default_collate
     assert line.part == "collate"
     assert line.blocked_ns > 0.5 * line.ns and line.read_ns == line.decode_ns == 0
 

@@ -285,3 +285,15 @@ def test_generators_and_nested_loaders(train):
     """)
     assert run.stdout == "11 5\n"
     assert [sum(iteration(r) == i for r in run.main.batches()) for i in (1, 2, 3)] == [22, 5, 5]
+
+
+def test_batches_of_the_engine_have_no_workers(train):
+    """num_workers says nothing of leat's own threads, unless the dataset runs through torch."""
+    run = train(
+        """
+import leat
+for _ in leat.DataLoader(TensorDataset(torch.zeros(40, 2)), batch_size=4): pass
+for _ in leat.DataLoader(Rows(40), batch_size=4): pass
+"""
+    )
+    assert [loader.num_workers for loader in run.main.loaders] == [-1, 0]

@@ -169,7 +169,8 @@ print(*[sum(1 for _ in loader) for loader in (
 
 
 def test_quick_samples_are_timed_in_some_batches(train):
-    """All batches are counted; of the samples of 161 batches those of every 16th."""
+    """All of the first 64 batches are timed, and then every 16th; of the samples every 16th batch's,
+    and then those of every batch that is timed."""
     run = train(
         """
 data = TensorDataset(torch.zeros(161 * 8, 2))
@@ -180,11 +181,11 @@ for batch in DataLoader(Quick(), batch_size=64): pass
 """
     )
     main = run.main
-    assert main.part("fetch").n == main.part("collate").n == 161
+    batches = main.part("fetch").n
+    assert main.part("collate").n == batches
+    assert 70 <= batches < 100  # 64 + 97 / 16; a busy machine makes a batch or two slow
     timed = main.part("sample").n
-    assert (
-        timed % 64 == 0 and 11 * 64 <= timed < 40 * 64
-    )  # a busy machine makes a batch or two slow
+    assert timed % 64 == 0 and 10 * 64 <= timed < 40 * 64
     assert main.part("sample").total_ns <= main.part("fetch").total_ns
 
 
