@@ -220,7 +220,7 @@ static void put_where(struct str *out, const json_t *finding)
         char cell[LAYOUT_CELL];
         if (i == 5)
             break;
-        str_addf(&line, "%s:%s", json_find_text(place, "file", "?"),
+        str_addf(&line, "%s:%s", layout_file(json_find_text(place, "file", "?")),
                  layout_count(json_find_number(place, "line", NAN), cell));
         double share = json_find_number(place, "share", NAN);
         if (isfinite(share))

@@ -166,8 +166,7 @@ static void put_lines(const json_t *input, struct str *out)
         if (json_is_object(json_find(item, "below")) || shown++ == MOST_LINES)
             continue;
         const char *file = json_find_text(item, "file", "?");
-        const char *package = strstr(file, "site-packages/");
-        str_addf(&line, "%s:%s %s", package ? package + strlen("site-packages/") : file,
+        str_addf(&line, "%s:%s %s", layout_file(file),
                  layout_count(json_find_number(item, "line", NAN), number),
                  json_find_text(item, "function", ""));
         str_addf(&line, " (%s, %s)", json_find_text(item, "part", "?"),

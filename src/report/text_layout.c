@@ -96,6 +96,17 @@ char *layout_bytes(double bytes, char cell[static LAYOUT_CELL])
     return cell;
 }
 
+const char *layout_file(const char *file)
+{
+    static const char *const folders[] = {"site-packages/", "dist-packages/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *at = strstr(file, folders[i]);
+        if (at)
+            return at + strlen(folders[i]);
+    }
+    return file;
+}
+
 char *layout_count(double n, char cell[static LAYOUT_CELL])
 {
     if (!isfinite(n))

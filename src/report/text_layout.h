@@ -20,6 +20,7 @@ char *layout_percent(double ratio, char cell[static LAYOUT_CELL]); /* 84 %, 3.4 
 char *layout_change(double ratio, char cell[static LAYOUT_CELL]);  /* +5.2 %, -31 %, 2.4x */
 char *layout_bytes(double bytes, char cell[static LAYOUT_CELL]);   /* 512 MiB, 1.4 GiB */
 char *layout_count(double n, char cell[static LAYOUT_CELL]);       /* 105, 1.23, 38421 */
+const char *layout_file(const char *file); /* of a package: PIL/ImageFile.py, without its folder */
 
 /* `lead`, then `text` broken at blanks, further lines indented by `indent` columns. Ends the line.
  * A word that is longer than a line is cut into pieces. Very long text ends in "...". */
