@@ -142,6 +142,8 @@ int slow_collate_alone(const struct scene *s, struct finding *f)
 
 /* Three ways in which the hand-over is what limits:
  *   - the training would take as long if batches were always ready, because it unpacks them itself;
+ *     or workers have pauses, and unpacking is most of the wait (the rest of it is then the pipe,
+ *     which is not measured apart);
  *   - the pin thread, which unpacks and pins one batch after the other, has no pause;
  *   - workers have no pause, and pack for longer than they make.
  * Workers that are always busy are the limit themselves, and answer late for that; few bytes that
@@ -153,7 +155,8 @@ int slow_handover(const struct scene *s, struct finding *f)
     double pack = or_zero(s->pickle.mean), making = or_zero(s->make_ms);
     int pinned = s->loader->pin_memory == 1 && s->pin.n > 0;
     double room = s->busy * (1 + pack / making);
-    int training = !pinned && unpack * per_step + s->rest_ms >= BUSY_SHARE * wall;
+    int rested = room < BUSY_SHARE && unpack * per_step >= HALF * s->input_ms;
+    int training = !pinned && (rested || unpack * per_step + s->rest_ms >= BUSY_SHARE * wall);
     int thread = pinned && (unpack + pin) * per_step >= BUSY_SHARE * wall;
     int packing = pack >= making && room >= BUSY_SHARE;
     double bytes = pipe_bytes(s);

@@ -255,7 +255,6 @@ static void batches_are_dropped_by_any_thread(void **state)
             pthread_mutex_unlock(&m.lock);
         }
     }
-    m.done = 0;
     pthread_mutex_lock(&m.lock);
     m.done = 1;
     pthread_mutex_unlock(&m.lock);
