@@ -216,9 +216,15 @@ class _Bench:
             row.error = _bench_loader.how_died(row.iterator) or "abandoned"
         except Exception as problem:
             row.error = _bench_call.one_line(problem)
+            if row.iterator is None:
+                # A worker died while the iterator was still being made. When that goes, with this
+                # exception, it would wait five seconds for each of the others.
+                row.iterator = _bench_loader.half_made(problem)
+                self.in_order = False
+                row.left = _bench_loader.shut_down(row.iterator, kill=True)
         finally:
             self.in_order = False
-            row.left = _bench_loader.shut_down(row.iterator, kill=bool(row.error))
+            row.left += _bench_loader.shut_down(row.iterator, kill=bool(row.error))
         row.report(last=True)
         return row.result()
 

@@ -229,6 +229,17 @@ def shut_down(iterator, kill):
     return len(left)
 
 
+def half_made(problem):
+    """The iterator in whose making the exception was raised; None if it was elsewhere."""
+    trace = problem.__traceback__
+    while trace is not None:
+        made = trace.tb_frame.f_locals.get("self")
+        if hasattr(made, "_workers") and hasattr(made, "_worker_pids_set"):
+            return made
+        trace = trace.tb_next
+    return None
+
+
 def how_died(iterator):
     """Of a worker that is dead while it was waited for, how it died; "" if none is. Torch itself
     only looks every five seconds at one that died before it was registered."""

@@ -123,7 +123,7 @@ double line_share(const struct scene *s, const struct line_fact *line)
 
 void place_line(const struct scene *s, const struct line_fact *line, struct finding *f)
 {
-    char place[sizeof line->line->file + 16];
+    char place[sizeof((struct input_line *)0)->file + 16];
     if (!line)
         return;
     snprintf(place, sizeof place, "%s:%d", line->line->file, line->line->line);
