@@ -213,6 +213,7 @@ def shut_down(iterator, kill):
     if kill:
         _forget(iterator)
         _kill(workers)
+        _abandon(iterator)
     try:
         if hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
@@ -227,6 +228,21 @@ def shut_down(iterator, kill):
     known = {worker.pid for worker in workers}
     left += [child for child in multiprocessing.active_children() if child.pid in known]
     return len(left)
+
+
+_abandoned = []  # iterators that must not be taken apart
+
+
+def _abandon(iterator):
+    """Leaves an iterator as it is. The exception that torch raises when a worker dies may come while
+    a queue's lock is being taken; whoever then talks to the queue, or lets go of it, waits for ever."""
+    if iterator is None:
+        return
+    _abandoned.append(iterator)
+    iterator._shutdown = True
+    for name in ("_workers_done_event", "_pin_memory_thread_done_event"):
+        if hasattr(iterator, name):
+            getattr(iterator, name).set()
 
 
 def half_made(problem):
