@@ -59,12 +59,12 @@ class DataLoader(_TorchLoader[_Sample]):
     order          'full', 'quasi', 'window', 'sequential', or 'torch' for the very order torch's
                    sampler gives; None: 'full' with shuffle=True ('torch' when a generator was
                    given), else 'sequential'. A sampler or batch_sampler is followed as it is
-    seed           of the order and of what is random; None: torch.initial_seed() with one rank,
-                   0 with several (they must agree)
+    seed           of the order and of what is random; None: torch's random numbers decide with
+                   one rank (torch.manual_seed() repeats it), 0 with several, which must agree
     on_error       'raise', 'skip' or 'replace': what becomes of a sample that cannot be read
-    threads        C threads; None: as many as the consumer needs, within the cores it may use
+    threads        C threads; None: one less than the cores this process may use
     memory_budget  bytes the batch slots may take together; None: a default that plan() shows
-    autotune       whether the number of threads may follow what the consumer needs
+    autotune       kept for later: the number of threads does not change yet
     rank, world_size  this process's part of the data; None: as torch.distributed has them
 
     plan() says what runs in C and what does not, and why; stats() what was waited for; state_dict()

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/path.h"
+#include "cli/private_socket.h"
 #include "observe/observe.h"
 
 #include <fcntl.h>
@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,9 +30,8 @@ struct bench {
     struct session *session;
     pid_t child;   /* what was started */
     pid_t process; /* what iterates the loader: the child, or one below it; 0 before */
-    int listener, connection;
-    char *folder;
-    char path[108];
+    struct private_socket listener;
+    int connection;
     struct str heard;
     uint64_t kill_ns; /* when to end everything; 0: not yet */
     uint64_t memory_ns, progress_ns;
@@ -45,47 +42,12 @@ struct bench {
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
-static int open_socket(struct bench *b, struct leat_err *err)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int result = path_make_temporary("bench", &b->folder);
-    if (result < 0)
-        return err_set(err, result, "No folder for leat's socket could be made: %s.",
-                       err_text(result));
-    int length = snprintf(b->path, sizeof b->path, "%s/socket", b->folder);
-    if (length < 0 || (size_t)length >= sizeof address.sun_path)
-        return err_set(err, -ENAMETOOLONG,
-                       "%s is too long for a socket: set TMPDIR to a shorter "
-                       "path.",
-                       b->folder);
-    memcpy(address.sun_path, b->path, sizeof b->path);
-    b->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (b->listener < 0 || bind(b->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
-        chmod(b->path, 0600) < 0 || listen(b->listener, 1) < 0)
-        return err_set(err, -errno, "leat's socket %s cannot be opened: %s.", b->path,
-                       err_text(errno));
-    return 0;
-}
-
-static void close_listener(struct bench *b)
-{
-    if (b->listener >= 0)
-        close(b->listener);
-    b->listener = -1;
-    if (b->folder) {
-        unlink(b->path);
-        rmdir(b->folder);
-    }
-    mem_free(b->folder);
-    b->folder = NULL;
-}
-
 /* The first to come is the one: other ranks find nobody, and go on as ever. */
 static void accept_one(struct bench *b)
 {
     struct ucred who;
     socklen_t bytes = sizeof who;
-    int fd = accept4(b->listener, NULL, NULL, SOCK_CLOEXEC);
+    int fd = accept4(b->listener.fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) < 0 || who.uid != geteuid()) {
@@ -94,7 +56,7 @@ static void accept_one(struct bench *b)
     }
     b->connection = fd;
     b->process = who.pid;
-    close_listener(b);
+    private_socket_close(&b->listener);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -163,7 +125,7 @@ static int on_started(void *context, pid_t pid)
 static int descriptor(void *context)
 {
     struct bench *b = context;
-    return b->connection >= 0 ? b->connection : b->listener;
+    return b->connection >= 0 ? b->connection : b->listener.fd;
 }
 
 static void hear_line(struct bench *b, const char *line, size_t length)
@@ -190,7 +152,7 @@ static void on_readable(void *context)
         return;
     if (got <= 0 || b->heard.length > MOST_LINE) {
         close(b->connection); /* its end, or its parent's, is seen by run_process */
-        b->connection = b->listener = -1;
+        b->connection = -1;
         return;
     }
     str_add_bytes(&b->heard, bytes, (size_t)got);
@@ -309,13 +271,13 @@ int bench_process(char **argv, const struct bench_process_options *options, stru
 {
     struct bench b = {.options = options,
                       .session = session,
-                      .listener = -1,
+                      .listener = {.fd = -1},
                       .connection = -1,
                       .out = -1,
                       .err = STDERR_FILENO};
-    int result = open_socket(&b, err);
+    int result = private_socket_open(&b.listener, SOCK_STREAM, 1, err);
     if (result == 0) {
-        setenv("LEAT_BENCH", b.path, 1);
+        setenv("LEAT_BENCH", b.listener.path, 1);
         unsetenv("LEAT_SOCKET"); /* nothing is recorded, whoever started us */
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         run_process_shield();
@@ -342,7 +304,7 @@ int bench_process(char **argv, const struct bench_process_options *options, stru
     }
     if (b.connection >= 0)
         close(b.connection);
-    close_listener(&b);
+    private_socket_close(&b.listener);
     str_done(&b.heard);
     *ret_signal = b.signal;
     return result;

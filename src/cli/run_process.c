@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "cli/group_witness.h"
+#include "cli/private_socket.h"
 #include "cli/python_home.h"
 #include "record/layout.h"
 
@@ -16,9 +17,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,58 +36,21 @@ struct loop {
     const struct run_process_events *events;
     struct run_process_end end;
     pid_t child;
-    int listener, signals, timer;
+    struct private_socket listener;
+    int signals, timer;
     struct group_witness witness;
     uint64_t group_ns[65]; /* when the group last got this signal; 0: never */
     int greeters[MOST_GREETERS];
     int greeter_count;
-    char folder[96], socket_path[108];
 };
 
 /* ---- the socket ----------------------------------------------------------------------------- */
 
-/* A private folder (0700) keeps other users away from the socket on every kernel. Paths of Unix
- * sockets are short, so a long TMPDIR falls back to /tmp. */
-static int open_listener(struct loop *loop, struct leat_err *err)
-{
-    const char *parents[] = {path_temporary(), "/tmp", "/dev/shm"};
-    int made = 0;
-    for (size_t i = 0; i < sizeof parents / sizeof *parents && !made; i++) {
-        if (strlen(parents[i]) > 60)
-            continue;
-        snprintf(loop->folder, sizeof loop->folder, "%s/leat-XXXXXX", parents[i]);
-        made = mkdtemp(loop->folder) != NULL;
-    }
-    if (!made) {
-        loop->folder[0] = 0;
-        return err_set(err, -errno,
-                       "No folder for leat's socket could be made (%s): nothing was recorded. "
-                       "Set TMPDIR to a folder that can be written.",
-                       err_text(errno));
-    }
-    snprintf(loop->socket_path, sizeof loop->socket_path, "%s/socket", loop->folder);
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, loop->socket_path, sizeof address.sun_path);
-    loop->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (loop->listener < 0 ||
-        bind(loop->listener, (struct sockaddr *)&address, sizeof address) < 0 ||
-        chmod(loop->socket_path, 0600) < 0 || listen(loop->listener, 4096) < 0)
-        return err_set(err, -errno, "leat's socket %s cannot be opened: %s. Nothing was recorded.",
-                       loop->socket_path, err_text(errno));
-    return 0;
-}
-
 static void close_listener(struct loop *loop)
 {
-    if (loop->listener >= 0)
-        close(loop->listener);
-    loop->listener = -1;
+    private_socket_close(&loop->listener);
     while (loop->greeter_count > 0)
         close(loop->greeters[--loop->greeter_count]);
-    if (loop->folder[0]) {
-        unlink(loop->socket_path);
-        rmdir(loop->folder);
-    }
 }
 
 /* Reads one hello. Returns 0 when the connection is done with (well or badly), 1 to wait on. */
@@ -138,7 +100,7 @@ static void hear_greeters(struct loop *loop)
         }
         if (loop->greeter_count == MOST_GREETERS) /* silent ones make room for new ones */
             close(loop->greeters[--loop->greeter_count]);
-        int fd = loop->listener >= 0 ? accept4(loop->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        int fd = loop->listener.fd >= 0 ? accept4(loop->listener.fd, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (fd < 0)
             return;
         loop->greeters[loop->greeter_count++] = fd;
@@ -225,9 +187,9 @@ static int reap(struct loop *loop)
 
 static void set_environment(const struct loop *loop, const char *inject_dir)
 {
-    int wanted = loop->listener >= 0 || !loop->events->hello;
-    if (wanted && inject_dir && python_home_inject(inject_dir) == 0 && loop->listener >= 0)
-        setenv("LEAT_SOCKET", loop->socket_path, 1);
+    int wanted = loop->listener.fd >= 0 || !loop->events->hello;
+    if (wanted && inject_dir && python_home_inject(inject_dir) == 0 && loop->listener.fd >= 0)
+        setenv("LEAT_SOCKET", loop->listener.path, 1);
 }
 
 /* The pipe closes by itself when exec works; otherwise it brings the errno. */
@@ -274,7 +236,7 @@ static void run_loop(struct loop *loop)
         struct pollfd watch[4] = {
             {loop->signals,                                       POLLIN, 0},
             {loop->timer,                                         POLLIN, 0},
-            {loop->listener,                                      POLLIN, 0},
+            {loop->listener.fd,                                   POLLIN, 0},
             {descriptor ? descriptor(loop->events->context) : -1, POLLIN, 0}
         };
         poll(watch, 4, TICK_MS);
@@ -296,12 +258,12 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
     struct loop loop = {
         .events = events,
         .end = {.exit_status = -1, .signal = -1},
-        .listener = -1,
+        .listener = {.fd = -1                },
         .signals = -1,
         .timer = -1,
-        .witness = {.fd = -1                }
+        .witness = {.fd = -1}
     };
-    if (events->hello && open_listener(&loop, err) < 0)
+    if (events->hello && private_socket_open(&loop.listener, SOCK_SEQPACKET, 4096, err) < 0)
         close_listener(&loop);
     open_signals(&loop);
     group_witness_open(&loop.witness);
