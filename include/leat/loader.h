@@ -95,13 +95,15 @@ const char *leat_dtype_name(enum leat_dtype dtype);
  */
 struct leat_source;
 
-/* What each sample has: one row of `row_bytes`, of `dims` dimensions (0: a single item). */
+/* What each sample has: one row of `row_bytes`, of `dims` dimensions (0: a single item). A variable
+ * field has some such rows, another number in each sample: tokens of a text, bytes of a file. */
 struct leat_field {
     char name[LEAT_NAME_BYTES];
     enum leat_dtype dtype;
     uint32_t item_bytes;
     uint32_t dims;
-    int64_t shape[LEAT_MAX_DIMS]; /* of one sample, without the batch */
+    int variable;
+    int64_t shape[LEAT_MAX_DIMS]; /* of one sample, or of one of its rows; without the batch */
     uint64_t row_bytes;
     const char *descr; /* RAW: NumPy's description of the item, else ""; lives with the source */
 };
@@ -153,6 +155,27 @@ struct leat_tokens {
 int leat_source_tokens(const struct leat_tokens *tokens, struct leat_source **ret_source,
                        struct leat_err *err);
 
+/* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
+ *
+ * For sources whose values are files of their own: members of a tar, values of an LMDB, files.
+ */
+enum leat_codec_kind {
+    LEAT_CODEC_BYTES,   /* as they are: a variable field of uint8 */
+    LEAT_CODEC_ARRAY,   /* `dtype` and `shape` without a header: what numpy's tobytes() writes */
+    LEAT_CODEC_NPY,     /* a .npy: all of the type and shape of the first one */
+    LEAT_CODEC_TORCH,   /* torch.save() of one tensor: all of the type and shape of the first one */
+    LEAT_CODEC_DECIMAL, /* a number in ASCII digits, as labels are written: int64 */
+    LEAT_CODECS_COUNT
+};
+
+struct leat_codec {
+    enum leat_codec_kind kind;
+    enum leat_dtype dtype; /* ARRAY */
+    uint32_t dims;         /* ARRAY */
+    int64_t shape[LEAT_MAX_DIMS];
+    int variable; /* ARRAY, NPY, TORCH: the first dimension differs, `shape` is of one row */
+};
+
 int64_t leat_source_count(const struct leat_source *source);
 uint32_t leat_source_fields(const struct leat_source *source);
 const struct leat_field *leat_source_field(const struct leat_source *source, uint32_t field);
@@ -181,6 +204,25 @@ enum leat_on_error {
     LEAT_ERROR_REPLACE /* its place is taken by another sample, drawn by (seed, epoch, sample) */
 };
 
+/* How a batch holds a variable field. */
+enum leat_layout_kind {
+    LEAT_LAYOUT_LIST,  /* data[f] is an array of struct leat_span, one for each sample */
+    LEAT_LAYOUT_PAD,   /* samples x items[f] rows: each sample's, then padding */
+    LEAT_LAYOUT_CONCAT /* items[f] rows: those of all samples, one behind the other */
+};
+
+struct leat_span {
+    const void *data;
+    int64_t items; /* rows of row_bytes */
+};
+
+struct leat_layout {
+    enum leat_layout_kind kind;
+    int64_t multiple; /* PAD: items[f] is made a multiple of it; 0: 1 */
+    int64_t most;     /* a sample with more rows is cut off here; 0: never */
+    double value;     /* PAD: of the padding, made one of the field's type */
+};
+
 enum leat_when_full {
     LEAT_FULL_FAIL, /* next() fails with -LEAT_E_FULL */
     LEAT_FULL_WAIT  /* next() waits for a batch to be let go, up to its time limit */
@@ -205,6 +247,7 @@ struct leat_loader_options {
                               least two slots must fit */
     enum leat_on_error on_error;
     enum leat_when_full when_full;
+    struct leat_layout layout; /* of the variable fields */
     int recorder_loader; /* id + 1 of leat_recorder_loader(): stages are reported to `leat run` */
 };
 
@@ -234,6 +277,8 @@ struct leat_batch {
     void *const *data;      /* of each field: `samples` rows of row_bytes, without gaps; 64-byte
                                aligned */
     const int64_t *indices; /* of each row: which sample it is */
+    const int64_t *const *lengths; /* of each variable field: the rows of each sample; else NULL */
+    const int64_t *items; /* of each variable field: rows of the longest (PAD) or of all (CONCAT) */
 };
 
 /* The next batch with one reference, which is the caller's. 1: *ret_batch is set. 0: the epoch is

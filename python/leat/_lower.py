@@ -9,11 +9,8 @@ What matters may change after a loader was made (collate_fn, the tensors of a Te
 is looked at anew whenever an iteration begins: some microseconds.
 """
 
-import os
-
 import numpy
 import torch
-from torch.utils import dlpack
 from torch.utils.data import Subset, TensorDataset
 from torch.utils.data import sampler as samplers
 from torch.utils.data._utils import collate
@@ -21,25 +18,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 from leat import _core, data
 from leat._loader_plan import Plan
+from leat._lowered import NAMES, Lowered, lowered_tensors, only
 
-# Types the engine, torch and numpy call by one name.
-NAMES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
-    "complex64 complex128"
-).split()
-
-
-def _handed_over(name):
-    """Whether this torch takes tensors of the type by DLPack: bools and unsigned ones came late."""
-    try:
-        dlpack.from_dlpack(dlpack.to_dlpack(torch.zeros(1, dtype=getattr(torch, name))))
-        return True
-    except Exception:
-        return False
-
-
-NAMES = [name for name in NAMES if _handed_over(name)]
-DTYPES = {getattr(torch, name): getattr(_core, "DTYPE_" + name) for name in NAMES}
 ORDERS = {
     "sequential": _core.ORDER_SEQUENTIAL,
     "full": _core.ORDER_FULL,
@@ -58,27 +38,6 @@ FORESEEABLE = (
     samplers.WeightedRandomSampler,
     DistributedSampler,
 )
-
-
-class Lowered:
-    """What the engine is to do.
-
-    source()  makes the engine's source; `key` is equal as long as it would make the same one
-    build     makes a batch of the tensors of its fields, as default_collate would
-    order     the engine's order, or None: the indices come from torch's samplers
-    through   None, or the indices of a Subset as a tensor
-    ahead     whether indices may be drawn ahead of the consumer
-    """
-
-    def __init__(self, key, source, build, text):
-        self.key = key
-        self.source = source
-        self.build = build
-        self.text = text
-        self.order = None
-        self.order_text = ""
-        self.through = None
-        self.ahead = True
 
 
 def find(loader):
@@ -139,22 +98,14 @@ def _about_the_dataset(dataset):
     if isinstance(dataset, TensorDataset):
         return _tensor_dataset(dataset)
     if isinstance(dataset, torch.Tensor):
-        return _tensors([dataset], _only, "tensor")
+        return lowered_tensors([dataset], only, "tensor")
     if kind in (numpy.ndarray, numpy.memmap):
         return _array(dataset)
-    if kind is data.Tensors:
-        return _tensors(dataset.leaves, dataset.build_batch, "Tensors")
-    if kind is data.Npy:
-        return _npy(dataset)
-    if kind is data.Tokens:
-        return _tokens(dataset)
+    if kind in data.CLASSES:  # not of a subclass, which may have code of its own
+        return dataset.lowered()
     if isinstance(dataset, torch.utils.data.IterableDataset):
         return f"{kind.__qualname__} is code of its own"
     return f"{kind.__qualname__} is a dataset with code of its own, which only Python can run"
-
-
-def _only(leaves):
-    return leaves[0]
 
 
 def _tensor_dataset(dataset):
@@ -162,58 +113,7 @@ def _tensor_dataset(dataset):
     for name in ("__getitem__", "__len__", "__getitems__"):
         if getattr(kind, name, None) is not getattr(TensorDataset, name, None):
             return f"{kind.__qualname__} is a TensorDataset with a {name} of its own"
-    return _tensors(dataset.tensors, list, "TensorDataset")
-
-
-def _tensors(tensors, build, name):
-    tensors = tuple(tensors)
-    if not tensors:
-        return "there are no tensors"
-    fields = []
-    for number, tensor in enumerate(tensors):
-        reason = _unfit(tensor)
-        if reason:
-            return f"tensor {number} {reason}" if len(tensors) > 1 else f"the tensor {reason}"
-        size = tensor.element_size()
-        strides = tuple(step * size for step in tensor.stride())
-        fields.append((None, DTYPES[tensor.dtype], tensor.data_ptr(), tuple(tensor.shape), strides))
-    if len({tensor.shape[0] for tensor in tensors}) > 1:
-        return "the tensors have different lengths"
-    fields = tuple(fields)
-    key = ("memory", fields)
-    text = f"{name} in memory: {_shapes(tensors)}, {tensors[0].shape[0]} samples"
-    return Lowered(key, lambda: _core.source_memory(fields, tensors), build, text)
-
-
-def _unfit(tensor):
-    """Why default_collate would make more of its rows than their values; None if it would not."""
-    if type(tensor) is not torch.Tensor:
-        return f"is a {type(tensor).__qualname__}"
-    if tensor.layout is not torch.strided:
-        return f"has the layout {tensor.layout}"
-    if tensor.device.type != "cpu":
-        return f"is on {tensor.device}"
-    if tensor.requires_grad:
-        return "requires a gradient"
-    if tensor.dtype not in DTYPES:
-        return f"has the type {tensor.dtype}"
-    if tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
-        return "has values that are not stored as they are"
-    if tensor.dim() == 0 or tensor.dim() > 16:
-        return f"has {tensor.dim()} dimensions"
-    if tensor.numel() == 0:
-        return "is empty"
-    return None
-
-
-def _shapes(tensors):
-    def one(tensor):
-        shape = "x".join(map(str, tensor.shape[1:]))
-        dtype = "struct" if getattr(tensor.dtype, "names", None) else str(tensor.dtype)
-        return f"{dtype.replace('torch.', '')}[{shape}]"
-
-    some = ", ".join(one(tensor) for tensor in tensors[:4])
-    return some if len(tensors) <= 4 else f"{some} and {len(tensors) - 4} more"
+    return lowered_tensors(dataset.tensors, list, "TensorDataset")
 
 
 def _array(array):
@@ -231,35 +131,7 @@ def _array(array):
     shape = "x".join(map(str, array.shape[1:]))
     text = f"array in memory: {array.dtype.name}[{shape}], {array.shape[0]} samples"
     key = ("memory", fields)
-    return Lowered(key, lambda: _core.source_memory(fields, array), _only, text)
-
-
-def _npy(dataset):
-    arrays = dataset._arrays
-    for (path, _, _), array in zip(dataset.leaves, arrays):
-        dtype = array.dtype
-        kinds = [dtype] if not dtype.names else [dtype.fields[name][0].base for name in dtype.names]
-        # The engine turns the bytes of plain items; those inside of structured ones are as they are.
-        if any(k.name not in NAMES or (dtype.names and not k.isnative) for k in kinds):
-            return f"{path} has the type {dtype}"
-        if array.size == 0:
-            return f"{path} is empty"
-    parts = tuple((os.fsencode(path), offset, size) for path, offset, size in dataset.leaves)
-    text = f"Npy, mapped: {_shapes(arrays)}, {len(dataset)} samples"
-    key = ("npy", parts, id(arrays))
-    return Lowered(key, lambda: _core.source_npy(parts), dataset.build_batch, text)
-
-
-def _tokens(dataset):
-    if not len(dataset):
-        return "there is not one whole slice in the file"
-    dtype = getattr(_core, "DTYPE_" + dataset.dtype)
-    index = None if dataset.index is None else os.fsencode(dataset.index)
-    path = os.fsencode(dataset.path)
-    given = (path, index, dtype, dataset.offset, dataset.length, dataset.stride)
-    text = f"Tokens, mapped: {dataset.dtype}, {len(dataset)} slices of {dataset.length} as int64"
-    key = ("tokens", given, id(dataset._tokens))
-    return Lowered(key, lambda: _core.source_tokens(*given), _only, text)
+    return Lowered(key, lambda: _core.source_memory(fields, array), only, text)
 
 
 # ---- Order.

@@ -19,6 +19,9 @@ import numpy
 import torch
 from torch.utils.data import Dataset
 
+from leat import _core
+from leat._lowered import NAMES, Lowered, lowered_tensors, only, shapes
+
 __all__ = ["Npy", "Tensors", "Tokens"]
 
 
@@ -121,6 +124,9 @@ class Tensors(_Structured):
     def __len__(self):
         return self.leaves[0].shape[0]
 
+    def lowered(self):
+        return lowered_tensors(self.leaves, self.build_batch, "Tensors")
+
 
 class Npy(_Structured):
     """.npy files, memory-mapped, a sample being one row of each.
@@ -156,6 +162,23 @@ class Npy(_Structured):
             for leaf, array in zip(leaves, self._arrays)
         ]
         return super().build_batch(batch)
+
+    def lowered(self):
+        arrays = self._arrays
+        for (path, _, _), array in zip(self.leaves, arrays):
+            dtype = array.dtype
+            kinds = (
+                [dtype] if not dtype.names else [dtype.fields[name][0].base for name in dtype.names]
+            )
+            # The engine turns the bytes of plain items; those inside of structured ones are as they are.
+            if any(k.name not in NAMES or (dtype.names and not k.isnative) for k in kinds):
+                return f"{path} has the type {dtype}"
+            if array.size == 0:
+                return f"{path} is empty"
+        parts = tuple((os.fsencode(path), offset, size) for path, offset, size in self.leaves)
+        text = f"Npy, mapped: {shapes(arrays)}, {len(self)} samples"
+        key = ("npy", parts, id(arrays))
+        return Lowered(key, lambda: _core.source_npy(parts), self.build_batch, text)
 
     def __getstate__(self):  # a map is not pickled with its contents
         return {key: value for key, value in self.__dict__.items() if key != "_arrays"}
@@ -296,6 +319,17 @@ class Tokens(Dataset):
     def __getitems__(self, indices):
         return [self[index] for index in indices]
 
+    def lowered(self):
+        if not len(self):
+            return "there is not one whole slice in the file"
+        dtype = getattr(_core, "DTYPE_" + self.dtype)
+        index = None if self.index is None else os.fsencode(self.index)
+        path = os.fsencode(self.path)
+        given = (path, index, dtype, self.offset, self.length, self.stride)
+        text = f"Tokens, mapped: {self.dtype}, {len(self)} slices of {self.length} as int64"
+        key = ("tokens", given, id(self._tokens))
+        return Lowered(key, lambda: _core.source_tokens(*given), only, text)
+
     def __getstate__(self):
         return {key: value for key, value in self.__dict__.items() if key != "_tokens"}
 
@@ -322,3 +356,7 @@ def _read_index(path):
     ).any():
         raise ValueError(f"{path}: the sequences do not follow each other")
     return types[code], int(ends[-1]) if sequences else 0
+
+
+# What _lower.py asks for lowered(); a subclass may have code of its own.
+CLASSES = (Npy, Tensors, Tokens)

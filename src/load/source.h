@@ -4,10 +4,12 @@
  * them into given places. It is immutable and shared by all threads of all loaders: `read` keeps
  * nothing in it. A source embeds `struct leat_source` as its first member.
  *
- * What is to come has its place here. A stream (tar) has count -1 and gives out its own order of
- * reading. A field of variable length has row_bytes 0 and LEAT_FIELD_VARIABLE; its places are then
- * made by the batch layout after the lengths are known. Decoders (codec/) and operators (op/) stand
- * between the bytes that a source found and the place in the slot; neither changes this interface.
+ * A variable field's places are spans: the source sets each to where the rows lie, which is either
+ * memory that lives as long as the source, or room() of the batch that is being made. The layout of
+ * the batch (layout.c) makes padded or joined rows of the spans once all are known.
+ *
+ * Decoders (codec/) and operators (op/) stand between the bytes that a source found and the place;
+ * neither changes this interface.
  */
 #ifndef LEAT_LOAD_SOURCE_H
 #define LEAT_LOAD_SOURCE_H
@@ -25,7 +27,12 @@ struct source_report {
 struct source_request {
     const int64_t *indices; /* each within the source */
     size_t count;
-    uint8_t *const *places; /* of each field: sample i goes to places[f] + i * row_bytes */
+    uint8_t *const *places; /* of each field: sample i goes to places[f] + i * row_bytes; of a
+                               variable one: an array of struct leat_span */
+    /* Memory that lives as long as the batch, 64-byte aligned; NULL when there is none left. May
+     * be called by several threads at once. */
+    void *(*room)(const struct source_request *request, uint64_t bytes);
+    void *room_owner; /* for room() */
 };
 
 struct source_ops {
@@ -33,6 +40,10 @@ struct source_ops {
      * says why. */
     int (*read)(struct leat_source *source, const struct source_request *request,
                 struct source_report *report, struct leat_err *err);
+    /* How many rows samples `first` to `first + count - 1` have in a variable field, found without
+     * reading them; NULL where that is not possible. */
+    int (*lengths)(struct leat_source *source, uint32_t field, int64_t first, size_t count,
+                   int64_t *ret_lengths, struct leat_err *err);
     /* Frees what the source holds beyond the base; takes a half-built one. */
     void (*done)(struct leat_source *source);
 };
