@@ -310,17 +310,12 @@ static int find_dictionary(const char *path, const uint8_t *bytes, uint64_t coun
 /* The shape against the bytes that are there. */
 static int check_extent(const char *path, struct npy_header *h, uint64_t left, struct leat_err *err)
 {
-    if (!h->dims)
-        return err_set(err, -LEAT_E_USAGE,
-                       "%s holds a single item; a first dimension must count the samples.", path);
-    uint64_t row = h->item_bytes, bytes;
+    uint64_t bytes = h->item_bytes;
     int fits = 1;
-    for (uint32_t d = 1; d < h->dims && fits; d++)
-        fits = !__builtin_mul_overflow(row, (uint64_t)h->shape[d], &row);
-    if (!fits || __builtin_mul_overflow(row, (uint64_t)h->shape[0], &bytes))
+    for (uint32_t d = h->dims; d-- > 0 && fits;)
+        fits = !__builtin_mul_overflow(bytes, (uint64_t)h->shape[d], &bytes);
+    if (!fits)
         return err_set(err, -LEAT_E_CORRUPT, "%s has a shape that does not fit.", path);
-    if (!row) /* else a few bytes could promise 2^62 samples */
-        return err_set(err, -LEAT_E_USAGE, "%s has samples without a single byte.", path);
     if (bytes > left)
         return err_set(err, -LEAT_E_CORRUPT,
                        "%s is cut short: its shape needs %llu bytes of data, it has %llu.", path,
@@ -329,8 +324,22 @@ static int check_extent(const char *path, struct npy_header *h, uint64_t left, s
     return 0;
 }
 
-int npy_header_parse(const char *path, const uint8_t *bytes, uint64_t count,
-                     struct npy_header *ret_header, struct leat_err *err)
+/* Whether the array can be seen as rows, one a sample. */
+static int check_rows(const char *path, const struct npy_header *h, struct leat_err *err)
+{
+    if (!h->dims)
+        return err_set(err, -LEAT_E_USAGE,
+                       "%s holds a single item; a first dimension must count the samples.", path);
+    int empty = !h->item_bytes;
+    for (uint32_t d = 1; d < h->dims; d++)
+        empty |= !h->shape[d];
+    if (empty) /* else a few bytes could promise 2^62 samples */
+        return err_set(err, -LEAT_E_USAGE, "%s has samples without a single byte.", path);
+    return 0;
+}
+
+static int parse(const char *path, const uint8_t *bytes, uint64_t count, int rows,
+                 struct npy_header *ret_header, struct leat_err *err)
 {
     struct text text;
     struct dictionary d = {0};
@@ -349,7 +358,9 @@ int npy_header_parse(const char *path, const uint8_t *bytes, uint64_t count,
     h.dtype = d.item.dtype;
     h.item_bytes = d.item.bytes;
     h.swap_bytes = d.item.swap_bytes;
-    failed = check_extent(path, &h, count - h.data_offset, err);
+    failed = rows ? check_rows(path, &h, err) : 0;
+    if (!failed)
+        failed = check_extent(path, &h, count - h.data_offset, err);
     if (failed < 0)
         return failed;
     if (h.dtype == LEAT_RAW) {
@@ -360,4 +371,16 @@ int npy_header_parse(const char *path, const uint8_t *bytes, uint64_t count,
     }
     *ret_header = h;
     return 0;
+}
+
+int npy_header_parse(const char *path, const uint8_t *bytes, uint64_t count,
+                     struct npy_header *ret_header, struct leat_err *err)
+{
+    return parse(path, bytes, count, 1, ret_header, err);
+}
+
+int npy_header_parse_value(const char *path, const uint8_t *bytes, uint64_t count,
+                           struct npy_header *ret_header, struct leat_err *err)
+{
+    return parse(path, bytes, count, 0, ret_header, err);
 }

@@ -28,4 +28,9 @@ struct npy_header {
 int npy_header_parse(const char *path, const uint8_t *bytes, uint64_t count,
                      struct npy_header *ret_header, struct leat_err *err);
 
+/* As above, for a .npy that is one value and not an array of samples: single items, and arrays
+ * without any, are fine. */
+int npy_header_parse_value(const char *path, const uint8_t *bytes, uint64_t count,
+                           struct npy_header *ret_header, struct leat_err *err);
+
 #endif

@@ -1,0 +1,319 @@
+/* codec.c: see codec.h. */
+#include "load/codec/codec.h"
+
+#include "base/mem.h"
+#include "load/codec/array_value.h"
+#include "load/source/gather.h"
+#include "load/source/npy_header.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t array_value_bytes(uint64_t item_bytes, uint32_t dims, const int64_t *shape)
+{
+    uint64_t bytes = item_bytes;
+    for (uint32_t d = 0; d < dims; d++)
+        if (shape[d] < 0 || __builtin_mul_overflow(bytes, (uint64_t)shape[d], &bytes))
+            return -1;
+    return bytes > (uint64_t)INT64_MAX ? -1 : (int64_t)bytes;
+}
+
+/* ---- Arrays with a description of their own: NPY, TORCH. */
+
+static int parse_npy(const char *name, const uint8_t *bytes, uint64_t count,
+                     struct array_value *ret_value, struct leat_err *err)
+{
+    struct npy_header h;
+    int failed = npy_header_parse_value(name, bytes, count, &h, err);
+    if (failed < 0)
+        return failed;
+    mem_free(h.descr);
+    if (h.dtype == LEAT_RAW)
+        return err_set(err, -LEAT_E_USAGE,
+                       "%s holds items that are no plain numbers (text, dates, structures).", name);
+    *ret_value = (struct array_value){
+        .dtype = h.dtype,
+        .item_bytes = h.item_bytes,
+        .swap_bytes = h.swap_bytes,
+        .fortran = h.fortran && h.dims > 1,
+        .dims = h.dims,
+        .data_offset = h.data_offset,
+        .data_bytes = h.data_bytes,
+    };
+    memcpy(ret_value->shape, h.shape, sizeof h.shape);
+    return 0;
+}
+
+static int parse_array(enum leat_codec_kind kind, const char *name, const uint8_t *bytes,
+                       uint64_t count, struct array_value *ret_value, struct leat_err *err)
+{
+    return kind == LEAT_CODEC_NPY ? parse_npy(name, bytes, count, ret_value, err)
+                                  : torch_value_parse(name, bytes, count, ret_value, err);
+}
+
+/* "float32[3,4]" into `text`. */
+static const char *shape_text(enum leat_dtype dtype, uint32_t dims, const int64_t *shape,
+                              char *text, size_t bytes)
+{
+    size_t at = (size_t)snprintf(text, bytes, "%s[", leat_dtype_name(dtype));
+    for (uint32_t d = 0; d < dims && at < bytes; d++)
+        at += (size_t)snprintf(text + at, bytes - at, "%s%lld", d ? "," : "", (long long)shape[d]);
+    if (at < bytes)
+        snprintf(text + at, bytes - at, "]");
+    return text;
+}
+
+/* ---- Setting up. */
+
+static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype, uint32_t dims,
+                   const int64_t *shape, struct leat_err *err)
+{
+    codec->dtype = dtype;
+    codec->item_bytes = leat_dtype_bytes(dtype);
+    if ((unsigned)dtype >= LEAT_DTYPES_COUNT || !codec->item_bytes)
+        return err_set(err, -LEAT_E_USAGE, "%s: the values have no known type.", name);
+    /* One dimension more, of the samples, must fit too, and that of the rows where it differs. */
+    if (dims + (codec->variable ? 1 : 0) >= LEAT_MAX_DIMS)
+        return err_set(err, -LEAT_E_USAGE, "%s: values of %u dimensions are more than %d.", name,
+                       dims, LEAT_MAX_DIMS - 1);
+    int64_t bytes = array_value_bytes(codec->item_bytes, dims, shape);
+    if (bytes < 0)
+        return err_set(err, -LEAT_E_USAGE, "%s: the values have a shape that does not fit.", name);
+    if (bytes == 0)
+        return err_set(err, -LEAT_E_USAGE, "%s: the values have rows without a single byte.", name);
+    codec->dims = dims;
+    memcpy(codec->shape, shape, dims * sizeof *shape);
+    codec->row_bytes = (uint64_t)bytes;
+    return 0;
+}
+
+/* Type and shape from the first value; its first dimension rests where that one differs. */
+static int learn(struct codec *codec, const char *name, const uint8_t *first, uint64_t bytes,
+                 struct leat_err *err)
+{
+    struct array_value v;
+    int failed = parse_array(codec->kind, name, first, bytes, &v, err);
+    if (failed < 0)
+        return failed;
+    uint32_t skip = codec->variable ? 1 : 0;
+    if (v.dims < skip)
+        return err_set(err, -LEAT_E_USAGE,
+                       "%s holds a single item; the first dimension was to differ.", name);
+    failed = set_row(codec, name, v.dtype, v.dims - skip, v.shape + skip, err);
+    if (failed < 0 || codec->kind != LEAT_CODEC_NPY || v.fortran || v.swap_bytes)
+        return failed;
+    if (!(codec->pattern = mem_alloc(v.data_offset)))
+        return err_set(err, -ENOMEM, "No memory for the header of %s.", name);
+    memcpy(codec->pattern, first, v.data_offset);
+    codec->pattern_bytes = v.data_offset;
+    codec->pattern_items = skip ? (uint64_t)v.shape[0] : 1;
+    return 0;
+}
+
+int codec_init(struct codec *codec, const struct leat_codec *asked, const char *name,
+               const uint8_t *first, uint64_t bytes, struct leat_err *err)
+{
+    *codec = (struct codec){.kind = asked->kind, .variable = asked->variable != 0};
+    switch (asked->kind) {
+    case LEAT_CODEC_BYTES:
+        codec->variable = 1;
+        return set_row(codec, name, LEAT_UINT8, 0, NULL, err);
+    case LEAT_CODEC_ARRAY:
+        return set_row(codec, name, asked->dtype, asked->dims, asked->shape, err);
+    case LEAT_CODEC_NPY:
+    case LEAT_CODEC_TORCH: {
+        int failed = learn(codec, name, first, bytes, err);
+        if (failed < 0)
+            codec_done(codec);
+        return failed;
+    }
+    case LEAT_CODEC_DECIMAL:
+        codec->variable = 0;
+        return set_row(codec, name, LEAT_INT64, 0, NULL, err);
+    default: return err_set(err, -LEAT_E_USAGE, "%s: there is no codec %d.", name, asked->kind);
+    }
+}
+
+void codec_done(struct codec *codec)
+{
+    mem_free(codec->pattern);
+    *codec = (struct codec){0};
+}
+
+int codec_add_field(const struct codec *codec, struct leat_source *source, const char *name,
+                    int64_t count, struct leat_err *err)
+{
+    int64_t shape[LEAT_MAX_DIMS] = {count};
+    uint32_t f = source->fields;
+    memcpy(shape + 1, codec->shape, codec->dims * sizeof *shape);
+    int failed = source_add_field(source, name, codec->dtype, codec->item_bytes, codec->dims + 1,
+                                  shape, NULL, err);
+    if (!failed)
+        source->field[f].variable = codec->variable;
+    return failed;
+}
+
+int codec_is_plain(const struct codec *codec)
+{
+    return codec->kind == LEAT_CODEC_ARRAY || codec->kind == LEAT_CODEC_BYTES;
+}
+
+int64_t codec_items(const struct codec *codec, uint64_t bytes)
+{
+    if (!codec->variable || !codec_is_plain(codec))
+        return -1;
+    return (int64_t)(bytes / codec->row_bytes);
+}
+
+double codec_cost_ns(const struct codec *codec, uint64_t bytes)
+{
+    return (codec_is_plain(codec) ? 20 : 200) +
+           0.1 * (double)(codec->variable ? bytes : codec->row_bytes);
+}
+
+/* ---- Decoding. */
+
+/* What an empty span points to. */
+static const uint64_t nothing[1];
+
+static int no_room(uint64_t bytes, struct leat_err *err)
+{
+    return err_set(err, -ENOMEM, "the value of %llu bytes finds no room in the batch.",
+                   (unsigned long long)bytes);
+}
+
+/* Whole rows, as they lie, to where they are wanted. */
+static int place_rows(const struct codec *codec, const uint8_t *data, uint64_t rows, int stays,
+                      const struct source_request *request, uint8_t *place, struct leat_err *err)
+{
+    uint64_t bytes = rows * codec->row_bytes;
+    if (!codec->variable) {
+        memcpy(place, data, codec->row_bytes);
+        return 0;
+    }
+    struct leat_span *span = (struct leat_span *)place;
+    uint64_t alignment = codec->item_bytes > 8 ? 8 : codec->item_bytes;
+    if (!bytes || (stays && (uintptr_t)data % alignment == 0)) {
+        *span = (struct leat_span){bytes ? data : nothing, (int64_t)rows};
+        return 0;
+    }
+    void *room = request->room(request, bytes);
+    if (!room)
+        return no_room(bytes, err);
+    memcpy(room, data, bytes);
+    *span = (struct leat_span){room, (int64_t)rows};
+    return 0;
+}
+
+/* Items that lie in another order, or have their bytes in another order: one by one. */
+static int place_turned(const struct codec *codec, const struct array_value *v, const uint8_t *data,
+                        const struct source_request *request, uint8_t *place, struct leat_err *err)
+{
+    int64_t shape[LEAT_MAX_DIMS] = {1}, strides[LEAT_MAX_DIMS] = {0};
+    int64_t stride = (int64_t)v->item_bytes;
+    struct gather g;
+    uint8_t *target = place;
+    if (codec->variable) {
+        if (!v->data_bytes)
+            return place_rows(codec, data, 0, 0, request, place, err);
+        target = request->room(request, v->data_bytes);
+        if (!target)
+            return no_room(v->data_bytes, err);
+        *(struct leat_span *)place = (struct leat_span){target, v->shape[0]};
+    }
+    for (uint32_t d = 0; d < v->dims; d++) {
+        shape[d + 1] = v->shape[d];
+        strides[d + 1] = stride;
+        stride *= v->shape[d];
+    }
+    gather_init(&g, data, (uint32_t)v->item_bytes, v->dims + 1, shape, v->fortran ? strides : NULL);
+    g.swap_bytes = v->swap_bytes;
+    gather_rows(&g, &(int64_t){0}, 1, target);
+    return 0;
+}
+
+/* Of the field's type and shape? */
+static int check_kind(const struct codec *codec, const struct array_value *v, struct leat_err *err)
+{
+    char found[160], wanted[160];
+    uint32_t skip = codec->variable ? 1 : 0;
+    if (v->dtype == codec->dtype && v->dims == codec->dims + skip &&
+        memcmp(v->shape + skip, codec->shape, codec->dims * sizeof *codec->shape) == 0)
+        return 0;
+    return err_set(err, -LEAT_E_CORRUPT, "the value is %s, but %s of the first one are %s.",
+                   shape_text(v->dtype, v->dims, v->shape, found, sizeof found),
+                   skip ? "rows" : "type and shape",
+                   shape_text(codec->dtype, codec->dims, codec->shape, wanted, sizeof wanted));
+}
+
+static int decode_described(const struct codec *codec, const uint8_t *bytes, uint64_t count,
+                            int stays, const struct source_request *request, uint8_t *place,
+                            struct leat_err *err)
+{
+    struct array_value v;
+    size_t known = codec->pattern_bytes;
+    if (known && count >= known && memcmp(bytes, codec->pattern, known) == 0 &&
+        (count - known) / codec->row_bytes >= codec->pattern_items)
+        return place_rows(codec, bytes + known, codec->pattern_items, stays, request, place, err);
+    int failed = parse_array(codec->kind, "the value", bytes, count, &v, err);
+    if (!failed)
+        failed = check_kind(codec, &v, err);
+    if (failed < 0)
+        return failed;
+    if (v.fortran || v.swap_bytes)
+        return place_turned(codec, &v, bytes + v.data_offset, request, place, err);
+    return place_rows(codec, bytes + v.data_offset, v.data_bytes / codec->row_bytes, stays, request,
+                      place, err);
+}
+
+static int decode_plain(const struct codec *codec, const uint8_t *bytes, uint64_t count, int stays,
+                        const struct source_request *request, uint8_t *place, struct leat_err *err)
+{
+    char wanted[160];
+    if (codec->variable ? count % codec->row_bytes : count != codec->row_bytes)
+        return err_set(err, -LEAT_E_CORRUPT, "the value has %llu bytes, not %s%llu of %s.",
+                       (unsigned long long)count, codec->variable ? "a multiple of the " : "the ",
+                       (unsigned long long)codec->row_bytes,
+                       shape_text(codec->dtype, codec->dims, codec->shape, wanted, sizeof wanted));
+    return place_rows(codec, bytes, count / codec->row_bytes, stays, request, place, err);
+}
+
+static int is_blank(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static int decode_decimal(const uint8_t *bytes, uint64_t count, uint8_t *place,
+                          struct leat_err *err)
+{
+    uint64_t at = 0, start;
+    int64_t value = 0;
+    while (at < count && is_blank(bytes[at]))
+        at++;
+    while (count > at && is_blank(bytes[count - 1]))
+        count--;
+    int minus = at < count && bytes[at] == '-';
+    if (at < count && (minus || bytes[at] == '+'))
+        at++;
+    for (start = at; at < count && bytes[at] >= '0' && bytes[at] <= '9'; at++) {
+        int digit = bytes[at] - '0';
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, minus ? -digit : digit, &value))
+            return err_set(err, -LEAT_E_CORRUPT, "the value is a number beyond 64 bits.");
+    }
+    if (at == start || at < count)
+        return err_set(err, -LEAT_E_CORRUPT, "the value is not a number in decimal digits.");
+    memcpy(place, &value, sizeof value);
+    return 0;
+}
+
+int codec_decode(const struct codec *codec, const uint8_t *bytes, uint64_t count, int stays,
+                 const struct source_request *request, uint8_t *place, struct leat_err *err)
+{
+    switch (codec->kind) {
+    case LEAT_CODEC_NPY:
+    case LEAT_CODEC_TORCH: return decode_described(codec, bytes, count, stays, request, place, err);
+    case LEAT_CODEC_DECIMAL: return decode_decimal(bytes, count, place, err);
+    default: return decode_plain(codec, bytes, count, stays, request, place, err);
+    }
+}
