@@ -155,6 +155,31 @@ struct leat_tokens {
 int leat_source_tokens(const struct leat_tokens *tokens, struct leat_source **ret_source,
                        struct leat_err *err);
 
+/* Samples of different length in memory: the rows of all of them one behind the other, and where
+ * each sample's begin. They are not copied, not even into the batch: leat_layout makes it of them.
+ * A field without offsets is a fixed one. `release` and the life of the arrays, offsets among them,
+ * are as with leat_source_memory(). */
+struct leat_ragged {
+    struct leat_array array; /* with offsets its first dimension counts the rows of all samples;
+                                they lie without gaps */
+    const int64_t *offsets;  /* samples + 1 of them: sample i has the rows offsets[i] to
+                                offsets[i + 1] - 1; NULL: a fixed field */
+};
+int leat_source_ragged(const struct leat_ragged *fields, uint32_t count, int64_t samples,
+                       void (*release)(void *owner), void *owner, struct leat_source **ret_source,
+                       struct leat_err *err);
+
+/* The documents of a .bin, each a sample of its own length, by Megatron's .idx. Takes 8 bytes of
+ * memory for each. */
+struct leat_documents {
+    const char *path, *index_path; /* the .bin and the .idx */
+    enum leat_dtype
+        out;          /* LEAT_INT64, LEAT_INT32 where it fits, or RAW: as in the file, not copied */
+    const char *name; /* of the field; NULL: "tokens" */
+};
+int leat_source_documents(const struct leat_documents *documents, struct leat_source **ret_source,
+                          struct leat_err *err);
+
 /* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
  *
  * For sources whose values are files of their own: members of a tar, values of an LMDB, files.
@@ -179,6 +204,10 @@ struct leat_codec {
 int64_t leat_source_count(const struct leat_source *source);
 uint32_t leat_source_fields(const struct leat_source *source);
 const struct leat_field *leat_source_field(const struct leat_source *source, uint32_t field);
+/* How many rows samples `first` to `first + count - 1` have in a variable field, found without
+ * reading them; -LEAT_E_MISSING where the source cannot know. */
+int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,
+                        int64_t *ret_lengths, struct leat_err *err);
 /* One line, for people: "npy x.npy: 7000000 samples of float32[100]". */
 const char *leat_source_text(const struct leat_source *source);
 

@@ -128,6 +128,22 @@ const struct leat_field *leat_source_field(const struct leat_source *source, uin
     return field < source->fields ? &source->field[field] : NULL;
 }
 
+int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,
+                        int64_t *ret_lengths, struct leat_err *err)
+{
+    if (field >= source->fields || !source->field[field].variable)
+        return err_set(err, -LEAT_E_USAGE, "Field %u is none of samples of different length.",
+                       field);
+    if (first < 0 || first > source->count || count > (uint64_t)(source->count - first))
+        return err_set(
+            err, -ERANGE, "Samples %lld to %lld are not all among the %lld of the source.",
+            (long long)first, (long long)first + (long long)count - 1, (long long)source->count);
+    if (!source->ops->lengths)
+        return err_set(err, -LEAT_E_MISSING,
+                       "The lengths are known only when the samples are read.");
+    return source->ops->lengths(source, field, first, count, ret_lengths, err);
+}
+
 const char *leat_source_text(const struct leat_source *source)
 {
     return source->text;

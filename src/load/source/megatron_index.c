@@ -1,6 +1,8 @@
 /* megatron_index.c: see megatron_index.h. */
 #include "load/source/megatron_index.h"
 
+#include "base/mem.h"
+
 #include <endian.h>
 #include <string.h>
 
@@ -60,5 +62,54 @@ int megatron_index_parse(const char *path, const uint8_t *bytes, uint64_t count,
     index.tokens = (int64_t)tokens;
     index.sequences = (int64_t)n;
     *ret_index = index;
+    return 0;
+}
+
+/* Walks sequences and documents together. 0, or -1 when the numbers are not what they must be. */
+static int find_starts(const uint8_t *lengths, uint64_t n, const uint8_t *documents, uint64_t m,
+                       int64_t *starts)
+{
+    uint64_t sequence = 0;
+    int64_t tokens = 0;
+    for (uint64_t i = 0; i < m; i++) {
+        uint64_t first = get_u64(documents + 8 * i);
+        if (first < sequence || first > n || (i == 0 && first != 0))
+            return -1;
+        for (; sequence < first; sequence++)
+            tokens += get_i32(lengths + 4 * sequence);
+        starts[i] = tokens;
+    }
+    return sequence == n ? 0 : -1;
+}
+
+int megatron_index_documents(const char *path, const uint8_t *bytes, uint64_t count,
+                             struct megatron_index *ret_index, int64_t **ret_starts,
+                             struct leat_err *err)
+{
+    struct megatron_index index;
+    int failed = megatron_index_parse(path, bytes, count, &index, err);
+    if (failed < 0)
+        return failed;
+    uint64_t n = (uint64_t)index.sequences, m = get_u64(bytes + 26);
+    if (m > (count - HEADER_BYTES - 12 * n) / 8)
+        return err_set(err, -LEAT_E_CORRUPT, "%s is cut short: %llu documents do not fit into it.",
+                       path, (unsigned long long)m);
+    if (!m)
+        return err_set(err, -LEAT_E_CORRUPT, "%s does not say where documents begin.", path);
+    int64_t *starts = mem_alloc_array(m, sizeof *starts);
+    if (!starts)
+        return err_set(err, -ENOMEM, "No memory for the %llu documents of %s.",
+                       (unsigned long long)m - 1, path);
+    const uint8_t *lengths = bytes + HEADER_BYTES;
+    if (find_starts(lengths, n, lengths + 12 * n, m, starts) < 0) {
+        mem_free(starts);
+        return err_set(err, -LEAT_E_CORRUPT,
+                       "%s: the documents do not follow each other from the first sequence to the "
+                       "last.",
+                       path);
+    }
+    index.documents = (int64_t)m - 1;
+    *ret_index = index;
+    *ret_starts = starts;
     return 0;
 }
