@@ -319,6 +319,14 @@ int leat_loader_next(struct leat_loader *loader, int timeout_ms, struct leat_bat
 struct leat_batch *leat_batch_ref(struct leat_batch *batch);
 void leat_batch_unref(struct leat_batch *batch); /* takes NULL */
 
+/* Those samples, made by the calling thread without a loader; `count` is 1 at least, and an index
+ * may come twice. A NULL layout gives lists. The batch has one reference, which is the caller's,
+ * and is freed with the last; it holds the source. Any thread may call this. A bad sample fails the
+ * call, `err` naming it; an index outside the source fails with -ERANGE. */
+int leat_source_read(struct leat_source *source, const int64_t *indices, size_t count,
+                     const struct leat_layout *layout, struct leat_batch **ret_batch,
+                     struct leat_err *err);
+
 /* Makes the current next() and all later ones fail with -ECANCELED, until leat_loader_start(). */
 void leat_loader_stop(struct leat_loader *loader);
 

@@ -273,7 +273,7 @@ static int wait_for_batch(struct engine_object *self, int64_t timeout_ms,
     }
 }
 
-/* next(timeout_ms) -> (crowded, capsules), None at the end of the epoch, False when it took too
+/* next(timeout_ms) -> (crowded, fields), None at the end of the epoch, False when it took too
  * long. */
 static PyObject *engine_next(PyObject *object, PyObject *value)
 {
@@ -293,9 +293,9 @@ static PyObject *engine_next(PyObject *object, PyObject *value)
         Py_RETURN_NONE;
     if (result < 0)
         return engine_raise(result, &err);
-    PyObject *capsules = engine_batch_capsules(batch, engine_source_of(self->source));
+    PyObject *fields = engine_batch_fields(batch, engine_source_of(self->source), NULL);
     leat_batch_unref(batch);
-    return capsules ? Py_BuildValue("(iN)", crowded, capsules) : NULL;
+    return fields ? Py_BuildValue("(iN)", crowded, fields) : NULL;
 }
 
 static PyObject *engine_batches(PyObject *object, PyObject *unused)
@@ -378,7 +378,7 @@ static PyMethodDef engine_methods[] = {
     {"resume",  engine_resume,  METH_VARARGS, "resume(state): begins where the state stands."    },
     {"state",   engine_state,   METH_NOARGS,  "state() -> a tuple of numbers, for resume()."     },
     {"submit",  engine_submit,  METH_VARARGS, "submit(address, samples) -> whether it was taken."},
-    {"next",    engine_next,    METH_O,       "next(timeout_ms) -> (crowded, capsules)."         },
+    {"next",    engine_next,    METH_O,       "next(timeout_ms) -> (crowded, fields)."           },
     {"batches", engine_batches, METH_NOARGS,  "batches() -> of this rank's epoch."               },
     {"stats",   engine_stats,   METH_NOARGS,  "stats() -> dict."                                 },
     {"errors",  engine_errors,  METH_O,       "errors(first) -> [(epoch, index, text)]."         },

@@ -2,7 +2,7 @@
  *
  *     _engine_source.c   Source: where samples lie
  *     _engine.c          Engine: a loader over a source
- *     _engine_batch.c    a batch as DLPack capsules
+ *     _engine_batch.c    a batch as Python objects: DLPack capsules, bytes
  */
 #ifndef LEAT_PYTHON_ENGINE_H
 #define LEAT_PYTHON_ENGINE_H
@@ -20,9 +20,10 @@ int engine_source_add(PyObject *module);
 /* The source inside a Source object, not referenced; NULL with a TypeError for anything else. */
 struct leat_source *engine_source_of(PyObject *object);
 
-/* A tuple of a "dltensor" capsule for each field of the batch. Each has a reference to the batch of
- * its own, which goes with the tensor made of it, by whatever thread. */
-PyObject *engine_batch_capsules(struct leat_batch *batch, const struct leat_source *source);
+/* A tuple with what each field of the batch is handed over as; see _engine_batch.c. `layouts` are
+ * of the fields; NULL: lists. */
+PyObject *engine_batch_fields(struct leat_batch *batch, const struct leat_source *source,
+                              const struct leat_layout *layouts);
 
 /* The exception for a negative code: IndexError, MemoryError, OSError or ValueError. Returns NULL.
  */

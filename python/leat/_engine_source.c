@@ -6,6 +6,7 @@
  */
 #include "_engine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct source_object {
@@ -212,6 +213,59 @@ static PyObject *source_text(PyObject *object, void *unused)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+/* The indices of a sequence, to be freed; NULL with an exception. */
+static int64_t *indices_of(PyObject *sequence, size_t *ret_count)
+{
+    Py_ssize_t count = PySequence_Size(sequence);
+    if (count < 0)
+        return NULL;
+    int64_t *indices = malloc((size_t)(count ? count : 1) * sizeof *indices);
+    if (!indices)
+        return (int64_t *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        PyObject *number = item ? PyNumber_Index(item) : NULL;
+        indices[i] = number ? PyLong_AsLongLong(number) : -1;
+        Py_XDECREF(item);
+        Py_XDECREF(number);
+        if (indices[i] == -1 && PyErr_Occurred()) {
+            free(indices);
+            return NULL;
+        }
+    }
+    *ret_count = (size_t)count;
+    return indices;
+}
+
+/* read(indices) -> what next() of an Engine hands over of those samples, variable fields as lists;
+ * see _engine_batch.c. */
+static PyObject *source_read(PyObject *object, PyObject *sequence)
+{
+    struct leat_source *source = ((struct source_object *)object)->source;
+    struct leat_err err = {{0}};
+    struct leat_batch *batch;
+    size_t count = 0;
+    int64_t *indices = indices_of(sequence, &count);
+    if (!indices)
+        return NULL;
+    int bad;
+    Py_BEGIN_ALLOW_THREADS;
+    bad = leat_source_read(source, indices, count, NULL, &batch, &err);
+    Py_END_ALLOW_THREADS;
+    free(indices);
+    if (bad < 0)
+        return engine_raise(bad, &err);
+    PyObject *fields = engine_batch_fields(batch, source, NULL);
+    leat_batch_unref(batch);
+    return fields;
+}
+
+static PyMethodDef source_methods[] = {
+    {"read", source_read, METH_O,
+     "read(indices) -> a tuple of what each field has of the samples."},
+    {NULL,   NULL,        0,      NULL                                },
+};
+
 static PyGetSetDef source_getters[] = {
     {"count",  source_count,  NULL, "How many samples there are.",                        NULL},
     {"fields", source_fields, NULL, "A list of (name, dtype, item bytes, descr, shape).", NULL},
@@ -223,6 +277,7 @@ static PyType_Slot source_slots[] = {
     {Py_tp_new,     source_new                                         },
     {Py_tp_dealloc, source_dealloc                                     },
     {Py_tp_getset,  source_getters                                     },
+    {Py_tp_methods, source_methods                                     },
     {Py_tp_doc,     "Where samples lie; made by the source_ functions."},
     {0,             NULL                                               },
 };

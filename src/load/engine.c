@@ -34,8 +34,8 @@ static void take_over(struct leat_loader *l)
             l->held++;
             continue;
         }
-        struct slot **list = slot->memory ? &l->free : &l->empty;
-        slot->state = slot->memory ? SLOT_FREE : SLOT_EMPTY;
+        struct slot **list = slot->block.memory ? &l->free : &l->empty;
+        slot->state = slot->block.memory ? SLOT_FREE : SLOT_EMPTY;
         slot->next = *list;
         *list = slot;
         l->resting += slot->state == SLOT_FREE;
@@ -74,6 +74,7 @@ static struct slot *make_slot(struct leat_loader *l)
     if (!slot)
         return NULL;
     slot->loader = l;
+    room_init(&slot->room, NULL);
     l->slots[l->slots_count++] = slot;
     return slot;
 }

@@ -338,6 +338,11 @@ void leat_batch_unref(struct leat_batch *batch)
     if (!slot || atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
         return;
     struct leat_loader *l = slot->loader;
+    if (!l) { /* of leat_source_read() */
+        leat_source_unref(slot->source);
+        slot_free(slot);
+        return;
+    }
     engine_enter(l);
     pthread_mutex_lock(&l->lock);
     if (l->closed) {

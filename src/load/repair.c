@@ -51,10 +51,8 @@ static void note_single(struct source_report *base, size_t place, int code, cons
 static int read_single(struct leat_loader *l, struct slot *slot, int64_t row, int64_t index)
 {
     uint8_t *places[LEAT_MAX_FIELDS];
-    for (uint32_t f = 0; f < l->layout.fields; f++)
-        places[f] = slot_row(slot, &l->layout, f, row);
     struct single_report report = {.base = {note_single}};
-    struct source_request request = {&index, 1, places};
+    struct source_request request = slot_request(slot, &l->layout, &index, 1, row, places);
     struct leat_err err = {""};
     int failed = l->source->ops->read(l->source, &request, &report.base, &err);
     if (failed < 0)

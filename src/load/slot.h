@@ -1,15 +1,18 @@
 /* slot.h: the memory that one batch lies in.
  *
- *     | field 0: batch_size rows | pad | field 1 … | pad | indices: batch_size x 8 bytes |
+ *     block   | field 0: batch_size rows | field 1 … | indices | lengths of a variable field … |
+ *     room    what the variable fields hold, of a size that is known only when it is there
  *
- * Every part begins at a multiple of 64 bytes. Large slots are mapped, aligned to huge pages, and
- * ask for them: a batch of a megabyte and more is then filled without a fault for each 4 KiB, which
- * is half of what a copy from warm memory costs. Slots are filled again and again; the pages stay.
+ * Every part of the block begins at a multiple of 64 bytes. The rows of a variable field are struct
+ * leat_span: they are moved, replaced and left out as any other rows are (repair.c). What the batch
+ * shows of such a field is the rows themselves, or what layout.c made of them in the room.
  */
 #ifndef LEAT_LOAD_SLOT_H
 #define LEAT_LOAD_SLOT_H
 
 #include "leat/loader.h"
+#include "load/block.h"
+#include "load/room.h"
 #include "load/source.h"
 
 #include <stdatomic.h>
@@ -28,9 +31,10 @@ enum slot_state {
 };
 
 struct slot {
-    struct leat_batch batch; /* first: a batch is a slot */
-    struct leat_loader *loader;
-    atomic_int refs; /* of the batch, while HELD */
+    struct leat_batch batch;    /* first: a batch is a slot */
+    struct leat_loader *loader; /* NULL: the batch of leat_source_read(), which frees itself */
+    struct leat_source *source; /* without a loader: a reference */
+    atomic_int refs;            /* of the batch, while HELD */
 
     /* Under the loader's lock. */
     enum slot_state state;
@@ -45,38 +49,50 @@ struct slot {
     /* Set when the batch is begun, then read by all. */
     int64_t first_position; /* of the order's sequence; GIVEN: unused */
 
-    /* Set once. */
-    void *memory;
-    size_t memory_bytes;
-    int mapped;
+    struct room room; /* has its own lock */
+
+    /* Set once, with the memory. */
+    struct block block;
     int64_t *indices;
-    void *data[LEAT_MAX_FIELDS];
+    void *rows[LEAT_MAX_FIELDS];       /* in the block */
+    int64_t *lengths[LEAT_MAX_FIELDS]; /* NULL: not a variable field */
+
+    /* What the batch shows; layout.c. */
+    void *shown[LEAT_MAX_FIELDS];
+    int64_t items[LEAT_MAX_FIELDS];
 };
 
 struct slot_layout {
     uint32_t fields;
-    uint64_t row_bytes[LEAT_MAX_FIELDS];
+    uint64_t row_bytes[LEAT_MAX_FIELDS]; /* of a variable field: of a span */
     uint64_t offset[LEAT_MAX_FIELDS];
     uint64_t indices_offset;
-    uint64_t bytes; /* of the memory */
+    uint64_t lengths_offset[LEAT_MAX_FIELDS]; /* 0: not a variable field */
+    uint64_t bytes;                           /* of the block */
 };
 
 /* -EOVERFLOW when a batch is larger than an address space. */
 int slot_layout_init(struct slot_layout *layout, const struct leat_source *source,
                      int64_t batch_size);
 
-/* What a slot takes in all, for the budget. */
+/* What a slot takes without its room, for the budget. */
 uint64_t slot_cost_bytes(const struct slot_layout *layout);
 
 int slot_get_memory(struct slot *slot, const struct slot_layout *layout); /* 0 or -ENOMEM */
 void slot_drop_memory(struct slot *slot);
 void slot_free(struct slot *slot); /* takes NULL */
 
+/* A request for `count` samples that go to the rows from `row` on, with the slot's room. `places`
+ * has LEAT_MAX_FIELDS entries, which the request then points to. */
+struct source_request slot_request(struct slot *slot, const struct slot_layout *layout,
+                                   const int64_t *indices, size_t count, int64_t row,
+                                   uint8_t **places);
+
 /* The row of one field. */
 static inline uint8_t *slot_row(const struct slot *slot, const struct slot_layout *layout,
                                 uint32_t field, int64_t row)
 {
-    return (uint8_t *)slot->data[field] + (uint64_t)row * layout->row_bytes[field];
+    return (uint8_t *)slot->rows[field] + (uint64_t)row * layout->row_bytes[field];
 }
 
 #endif

@@ -63,10 +63,9 @@ static void find_indices(struct leat_loader *l, struct slot *slot, int64_t first
 static void read_piece(struct leat_loader *l, struct slot *slot, int64_t first, size_t count)
 {
     uint8_t *places[LEAT_MAX_FIELDS];
-    for (uint32_t f = 0; f < l->layout.fields; f++)
-        places[f] = slot_row(slot, &l->layout, f, first);
     struct piece_report report = {{note_bad}, l, slot, first};
-    struct source_request request = {slot->indices + first, count, places};
+    struct source_request request =
+        slot_request(slot, &l->layout, slot->indices + first, count, first, places);
     struct leat_err err = {""};
     int failed = l->source->ops->read(l->source, &request, &report.base, &err);
     for (size_t i = 0; failed < 0 && i < count; i++)

@@ -1,0 +1,231 @@
+/* layout.c: see layout.h. */
+#include "load/layout.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the padding ------------------------------------------------------------------------------
+ */
+
+/* To the nearest, ties to even, as the processors do it. */
+static uint16_t half_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    float size = fabsf(value);
+    if (isnan(value))
+        return sign | 0x7e00;
+    if (size >= 65520.0f) /* half-way between the largest and the one that would follow */
+        return sign | 0x7c00;
+    if (size < 0x1p-14f) /* subnormal: whole multiples of 2^-24 */
+        return sign | (uint16_t)nearbyintf(size * 0x1p24f);
+    int exponent;
+    float fraction = frexpf(size, &exponent);                     /* 0.5 to 1 */
+    uint32_t mantissa = (uint32_t)nearbyintf(fraction * 2048.0f); /* 1024 to 2048 */
+    return sign | (uint16_t)(((uint32_t)(exponent + 13) << 10) + mantissa);
+}
+
+static uint16_t bfloat_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (isnan(value))
+        return 0x7fc0;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+struct whole_range {
+    double least, beyond; /* of whole numbers: least <= value < beyond */
+};
+
+static const struct whole_range ranges[LEAT_DTYPES_COUNT] = {
+    [LEAT_INT8] = {-0x1p7,  0x1p7 },
+      [LEAT_INT16] = {-0x1p15, 0x1p15},
+    [LEAT_INT32] = {-0x1p31, 0x1p31},
+      [LEAT_INT64] = {-0x1p63, 0x1p63},
+    [LEAT_UINT8] = {0,       0x1p8 },
+      [LEAT_UINT16] = {0,       0x1p16},
+    [LEAT_UINT32] = {0,       0x1p32},
+      [LEAT_UINT64] = {0,       0x1p64},
+};
+
+/* A whole number in two's complement, little end first as this machine has it. */
+static int set_whole(struct field_layout *layout, enum leat_dtype dtype, double value)
+{
+    const struct whole_range *range = &ranges[dtype];
+    if (!(value >= range->least && value < range->beyond) || value != trunc(value))
+        return -ERANGE;
+    uint64_t bits = value < 0 ? (uint64_t)(int64_t)value : (uint64_t)value;
+    memcpy(layout->item, &bits, layout->item_bytes);
+    return 0;
+}
+
+/* `value` as one item of the field. */
+static int set_item(struct field_layout *layout, enum leat_dtype dtype, double value)
+{
+    float single = (float)value;
+    uint16_t half;
+    switch (dtype) {
+    case LEAT_RAW: return value == 0 ? 0 : -ERANGE; /* what else its bytes mean is not known */
+    case LEAT_BOOL: layout->item[0] = value != 0; return 0;
+    case LEAT_FLOAT16:
+        half = half_of(single);
+        memcpy(layout->item, &half, sizeof half);
+        return 0;
+    case LEAT_BFLOAT16:
+        half = bfloat_of(single);
+        memcpy(layout->item, &half, sizeof half);
+        return 0;
+    case LEAT_FLOAT32:
+    case LEAT_COMPLEX64: memcpy(layout->item, &single, sizeof single); return 0;
+    case LEAT_FLOAT64:
+    case LEAT_COMPLEX128: memcpy(layout->item, &value, sizeof value); return 0;
+    default: return set_whole(layout, dtype, value);
+    }
+}
+
+static int init_field(struct field_layout *layout, const struct leat_field *field,
+                      const struct leat_layout *asked, struct leat_err *err)
+{
+    if ((unsigned)asked->kind > LEAT_LAYOUT_CONCAT || asked->multiple < 0 || asked->most < 0)
+        return err_set(err, -LEAT_E_USAGE,
+                       "The layout of field \"%s\" is none of the known ones, or its numbers are "
+                       "negative.",
+                       field->name);
+    *layout = (struct field_layout){.variable = 1,
+                                    .kind = asked->kind,
+                                    .multiple = asked->multiple ? asked->multiple : 1,
+                                    .most = asked->most ? asked->most : INT64_MAX,
+                                    .row_bytes = field->row_bytes,
+                                    .item_bytes = field->item_bytes};
+    if (asked->kind != LEAT_LAYOUT_PAD)
+        return 0;
+    if (field->dtype == LEAT_RAW) /* zeros of any size */
+        layout->item_bytes = 1;
+    if (set_item(layout, field->dtype, asked->value) < 0)
+        return err_set(err, -LEAT_E_USAGE, "Field \"%s\" of type %s cannot be padded with %g.",
+                       field->name, leat_dtype_name(field->dtype), asked->value);
+    return 0;
+}
+
+int layout_init(struct batch_layout *layout, const struct leat_source *source,
+                const struct leat_layout *all, const struct leat_layout *each, struct leat_err *err)
+{
+    static const struct leat_layout list = {.kind = LEAT_LAYOUT_LIST};
+    *layout = (struct batch_layout){.fields = source->fields};
+    for (uint32_t f = 0; f < source->fields; f++) {
+        const struct leat_layout *asked = each ? &each[f] : all ? all : &list;
+        if (!source->field[f].variable)
+            continue;
+        layout->variable = 1;
+        int failed = init_field(&layout->field[f], &source->field[f], asked, err);
+        if (failed)
+            return failed;
+    }
+    return 0;
+}
+
+/* ---- the rows ---------------------------------------------------------------------------------
+ */
+static void fill(uint8_t *to, uint64_t bytes, const struct field_layout *layout)
+{
+    uint32_t item = layout->item_bytes;
+    int same = 1;
+    for (uint32_t i = 1; i < item; i++)
+        same &= layout->item[i] == layout->item[0];
+    if (same) {
+        memset(to, layout->item[0], bytes);
+        return;
+    }
+    /* The first item, then what is there once more, until it is full. */
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t more = done ? done : item;
+        more = more < bytes - done ? more : bytes - done;
+        memcpy(to + done, done ? to : layout->item, more);
+        done += more;
+    }
+}
+
+static int make_padded(const struct field_layout *layout, struct slot *slot, uint32_t f,
+                       int64_t longest)
+{
+    const struct leat_span *spans = slot->rows[f];
+    uint64_t sample_bytes, bytes;
+    int64_t over = longest % layout->multiple;
+    if (over && __builtin_add_overflow(longest, layout->multiple - over, &longest))
+        return -ENOMEM;
+    if (__builtin_mul_overflow((uint64_t)longest, layout->row_bytes, &sample_bytes) ||
+        __builtin_mul_overflow(sample_bytes, (uint64_t)slot->batch.samples, &bytes))
+        return -ENOMEM;
+    uint8_t *to = room_get(&slot->room, bytes);
+    if (!to)
+        return -ENOMEM;
+    slot->shown[f] = to;
+    slot->items[f] = longest;
+    for (int64_t i = 0; i < slot->batch.samples; i++, to += sample_bytes) {
+        uint64_t own = (uint64_t)slot->lengths[f][i] * layout->row_bytes;
+        if (own)
+            memcpy(to, spans[i].data, own);
+        fill(to + own, sample_bytes - own, layout);
+    }
+    return 0;
+}
+
+static int make_joined(const struct field_layout *layout, struct slot *slot, uint32_t f)
+{
+    const struct leat_span *spans = slot->rows[f];
+    uint64_t bytes;
+    int64_t items = 0;
+    for (int64_t i = 0; i < slot->batch.samples; i++)
+        if (__builtin_add_overflow(items, slot->lengths[f][i], &items))
+            return -ENOMEM;
+    if (__builtin_mul_overflow((uint64_t)items, layout->row_bytes, &bytes))
+        return -ENOMEM;
+    uint8_t *to = room_get(&slot->room, bytes);
+    if (!to)
+        return -ENOMEM;
+    slot->shown[f] = to;
+    slot->items[f] = items;
+    for (int64_t i = 0; i < slot->batch.samples; i++) {
+        uint64_t own = (uint64_t)slot->lengths[f][i] * layout->row_bytes;
+        if (own)
+            memcpy(to, spans[i].data, own);
+        to += own;
+    }
+    return 0;
+}
+
+int layout_make(const struct batch_layout *layout, struct slot *slot)
+{
+    int failed = 0;
+    for (uint32_t f = 0; f < layout->fields && !failed; f++) {
+        const struct field_layout *field = &layout->field[f];
+        struct leat_span *spans = slot->rows[f];
+        int64_t longest = 0;
+        if (!field->variable)
+            continue;
+        for (int64_t i = 0; i < slot->batch.samples; i++) {
+            if (spans[i].items > field->most)
+                spans[i].items = field->most;
+            slot->lengths[f][i] = spans[i].items;
+            longest = spans[i].items > longest ? spans[i].items : longest;
+        }
+        slot->shown[f] = spans;
+        slot->items[f] = longest;
+        if (field->kind == LEAT_LAYOUT_PAD)
+            failed = make_padded(field, slot, f, longest);
+        else if (field->kind == LEAT_LAYOUT_CONCAT)
+            failed = make_joined(field, slot, f);
+    }
+    return failed;
+}
+
+uint64_t layout_bytes(const struct batch_layout *layout, const struct slot *slot)
+{
+    uint64_t bytes = 0;
+    for (uint32_t f = 0; f < layout->fields; f++)
+        for (int64_t i = 0; layout->field[f].variable && i < slot->batch.samples; i++)
+            bytes += (uint64_t)slot->lengths[f][i] * layout->field[f].row_bytes;
+    return bytes;
+}
