@@ -40,6 +40,19 @@ int mapped_file_open(struct mapped_file *file, const char *path, struct leat_err
     return failed;
 }
 
+int mapped_file_take(struct mapped_file *file, int fd, const char *path, struct leat_err *err)
+{
+    *file = (struct mapped_file){.fd = fd, .path = mem_strdup(path)};
+    if (!file->path) {
+        close(fd);
+        return err_set(err, -ENOMEM, "No memory to open %s.", path);
+    }
+    int failed = map(file, err);
+    if (failed < 0)
+        mapped_file_close(file);
+    return failed;
+}
+
 void mapped_file_close(struct mapped_file *file)
 {
     if (file->base)

@@ -20,6 +20,8 @@ struct mapped_file {
 
 /* An empty file is mapped as no bytes. On failure nothing is left to close. */
 int mapped_file_open(struct mapped_file *file, const char *path, struct leat_err *err);
+/* A file that is open already; takes the descriptor, also on failure. `path` is for sentences. */
+int mapped_file_take(struct mapped_file *file, int fd, const char *path, struct leat_err *err);
 void mapped_file_close(struct mapped_file *file); /* also after open failed, or of zeros */
 
 /* How many bytes may be read now: `bytes`, or fewer where the file became shorter. */
