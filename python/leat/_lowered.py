@@ -33,17 +33,21 @@ class Lowered:
     """What the engine is to do.
 
     source()  makes the engine's source; `key` is equal as long as it would make the same one
-    build     makes a batch of the tensors of its fields, as default_collate would
+    build     makes a batch of what the engine gives of each field, as default_collate would
+    variable  numbers of the fields whose samples differ in length
+    as_bytes  those of them whose samples are bytes, not tensors: default_collate leaves a list
     order     the engine's order, or None: the indices come from torch's samplers
     through   None, or the indices of a Subset as a tensor
     ahead     whether indices may be drawn ahead of the consumer
     """
 
-    def __init__(self, key, source, build, text):
+    def __init__(self, key, source, build, text, variable=(), as_bytes=()):
         self.key = key
         self.source = source
         self.build = build
         self.text = text
+        self.variable = tuple(variable)
+        self.as_bytes = tuple(as_bytes)
         self.order = None
         self.order_text = ""
         self.through = None
