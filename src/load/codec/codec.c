@@ -82,7 +82,8 @@ static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype,
     if (bytes == 0)
         return err_set(err, -LEAT_E_USAGE, "%s: the values have rows without a single byte.", name);
     codec->dims = dims;
-    memcpy(codec->shape, shape, dims * sizeof *shape);
+    if (dims) /* else `shape` may be NULL */
+        memcpy(codec->shape, shape, dims * sizeof *shape);
     codec->row_bytes = (uint64_t)bytes;
     return 0;
 }
@@ -174,7 +175,7 @@ double codec_cost_ns(const struct codec *codec, uint64_t bytes)
 /* ---- Decoding. */
 
 /* What an empty span points to. */
-static const uint64_t nothing[1];
+static _Alignas(8) const uint8_t nothing[8];
 
 static int no_room(uint64_t bytes, struct leat_err *err)
 {

@@ -81,6 +81,11 @@ static int open_member(const struct zip *zip, const uint8_t *entry, struct part 
         local + LOCAL_BYTES + get_u16(zip->bytes + local + 26) + get_u16(zip->bytes + local + 28);
     if (start > zip->count || bytes > zip->count - start)
         return 0;
+    /* Behind the bytes stands a mark where the entry says so: they did not begin elsewhere. */
+    const uint8_t *end = zip->bytes + start + bytes;
+    if (get_u16(entry + 8) & 8 &&
+        (zip->count - start - bytes < 4 || memcmp(end, "PK\7\10", 4) != 0))
+        return 0;
     *ret = (struct part){zip->bytes + start, bytes};
     return 1;
 }
