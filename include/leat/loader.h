@@ -374,6 +374,7 @@ struct leat_loader_stats {
     uint64_t waits, wait_ns;          /* next() calls that found no batch ready; their time */
     uint64_t help_ns;                 /* of wait_ns: spent making the batch */
     uint64_t order_ns, read_ns;       /* busy, summed over all threads: indices; source to slot */
+    uint64_t layout_ns;               /* the same: variable fields padded or joined */
     uint64_t idle_ns;                 /* threads without work to do */
     uint64_t
         ready_sum;   /* batches found ready at next(), summed: mean queue = ready_sum / batches */

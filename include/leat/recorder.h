@@ -124,6 +124,35 @@ struct leat_loader_info { /* -1 where unknown */
     char where[160];  /* "file:line" where the loader was made */
 };
 
+/* A loader whose batches leat's own engine makes (leat/loader.h). What it is may be said anew
+ * whenever it changes; what its stages took is added to what was added before, so that a loader may
+ * have several engines, one after the other or at once. Times are summed over its threads. */
+struct leat_engine_info {
+    int32_t threads, cores; /* at work; those that the process may use */
+    int32_t ahead;          /* batches made before they are asked for */
+    uint64_t memory_bytes;  /* that its batches may take together */
+    const char *source;     /* as leat_source_text() begins; the first 95 bytes are kept */
+    const char *order;      /* full, quasi, window, sequential, given */
+};
+
+#define LEAT_STAGES(X)                                                                             \
+    X(batches) /* delivered */                                                                     \
+    X(samples)                                                                                     \
+    X(bytes)                                                                                       \
+    X(waits)     /* requests that found no batch ready */                                          \
+    X(wait_ns)   /* the consumer's, in them */                                                     \
+    X(help_ns)   /* of it: it made the batch itself */                                             \
+    X(order_ns)  /* which sample comes next */                                                     \
+    X(read_ns)   /* from the source into the batch */                                              \
+    X(layout_ns) /* padding and joining of samples of several lengths */                           \
+    X(idle_ns)   /* threads without work */
+
+struct leat_stages {
+#define X(name) uint64_t name;
+    LEAT_STAGES(X)
+#undef X
+};
+
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */
 int leat_recorder_open(void);
@@ -136,6 +165,10 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
 
 /* Adds one occurrence of a part: its nanoseconds (READY: a count) and bytes. Any thread. */
 void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
+
+/* Of an id that leat_recorder_loader() gave; any thread. */
+void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info);
+void leat_recorder_stages(uint32_t loader, const struct leat_stages *more);
 
 /* A line of code at which a sample found a thread. `below` is what an earlier call returned for the
  * user's line that called it, or -1. Returns the line's slot; -1 when the table is full. One thread

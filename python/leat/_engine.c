@@ -318,11 +318,11 @@ static PyObject *engine_stats(PyObject *object, PyObject *unused)
     leave(self);
 #define U(field) #field, (unsigned long long)s.field
 #define I(field) #field, (int)s.field
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsK}", U(elapsed_ns), U(batches),
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsK}", U(elapsed_ns), U(batches),
                          U(samples), U(bytes), U(waits), U(wait_ns), U(help_ns), U(order_ns),
-                         U(read_ns), U(idle_ns), U(ready_sum), U(errors), U(full), I(threads),
-                         I(ahead), I(slots), I(slots_held), U(slot_bytes), U(memory_bytes),
-                         U(memory_most_bytes));
+                         U(read_ns), U(layout_ns), U(idle_ns), U(ready_sum), U(errors), U(full),
+                         I(threads), I(ahead), I(slots), I(slots_held), U(slot_bytes),
+                         U(memory_bytes), U(memory_most_bytes));
 #undef U
 #undef I
 }

@@ -329,6 +329,22 @@ static void write_loader(struct speaker *s, uint32_t id, const struct leat_loade
               l->background_ns);
 }
 
+/* A loader whose batches leat's own engine makes. */
+static void write_engine(struct speaker *s, uint32_t id)
+{
+    struct ring_engine e;
+    if (!ring_reader_engine(&s->reader, id, &e))
+        return;
+    const struct leat_stages *t = &e.stages;
+    store_add(s->collector->writer, "engines",
+              "pid,loader,source,ordering,threads,cores,ahead,memory_bytes,batches,samples,bytes,"
+              "waits,wait_ns,help_ns,order_ns,read_ns,layout_ns,idle_ns",
+              "iissiiiuuuuuuuuuuu", (int64_t)s->pid, (int64_t)id, e.source, e.order,
+              (int64_t)e.threads, (int64_t)e.cores, (int64_t)e.ahead, e.memory_bytes, t->batches,
+              t->samples, t->bytes, t->waits, t->wait_ns, t->help_ns, t->order_ns, t->read_ns,
+              t->layout_ns, t->idle_ns);
+}
+
 static void write_loaders(struct speaker *s)
 {
     if (!s->fold || s->header.role == LEAT_ROLE_WORKER)
@@ -336,8 +352,10 @@ static void write_loaders(struct speaker *s)
     for (uint32_t id = 0; id < s->header.loaders_used && id < REC_LOADERS; id++) {
         struct leat_loader_info info;
         const struct fold_loader *l = fold_loader(s->fold, id);
-        if (l && ring_reader_loader(&s->reader, id, &info))
-            write_loader(s, id, &info, l);
+        if (!l || !ring_reader_loader(&s->reader, id, &info))
+            continue;
+        write_loader(s, id, &info, l);
+        write_engine(s, id);
     }
 }
 

@@ -89,4 +89,7 @@ int slow_collate(const struct scene *s, struct finding *f);
 int too_few_workers(const struct scene *s, struct finding *f);
 int slow_sample(const struct scene *s, struct finding *f);
 
+/* The same for a loader whose batches leat's own engine makes (cause_engine.c). */
+int explain_engine(const struct scene *s, const struct engine_fact *engine, struct finding *f);
+
 #endif

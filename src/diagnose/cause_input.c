@@ -20,6 +20,8 @@
  *     SLOW_COLLATE          they put batches together for longer than they fetch samples
  *     TOO_FEW_WORKERS       there is room for more
  *     SLOW_SAMPLE           there is none
+ *
+ * Batches of leat's own loader have neither workers nor Python code: cause_engine.c.
  */
 #include "diagnose/cause.h"
 
@@ -36,6 +38,9 @@ static cause_fn *const with_workers[] = {worker_startup, per_sample_overhead, cp
 
 static int find_cause(const struct scene *s, struct finding *f)
 {
+    const struct engine_fact *engine = facts_engine(s->facts, s->loader->pid, s->loader->loader);
+    if (engine)
+        return explain_engine(s, engine, f);
     int alone = s->loader->num_workers == 0;
     cause_fn *const *causes = alone ? without_workers : with_workers;
     size_t n = alone ? COUNT(without_workers) : COUNT(with_workers);

@@ -154,6 +154,25 @@ static void fill_proc_sample(const struct store_row *row, void *item)
     s->read_calls = int_or(row, 15, -1);
 }
 
+static void fill_engine(const struct store_row *row, void *item)
+{
+    struct engine_fact *e = item;
+    double *const counts[] = {&e->memory_bytes, &e->batches, &e->samples, &e->bytes, &e->waits};
+    double *const times[] = {&e->wait_ms, &e->help_ms,   &e->order_ms,
+                             &e->read_ms, &e->layout_ms, &e->idle_ms};
+    e->pid = int_or(row, 0, -1);
+    e->loader = (int)int_or(row, 1, -1);
+    TEXT(row, 2, e->source);
+    TEXT(row, 3, e->ordering);
+    e->threads = int_or(row, 4, -1);
+    e->cores = int_or(row, 5, -1);
+    e->ahead = int_or(row, 6, -1);
+    for (int i = 0; i < 5; i++)
+        *counts[i] = store_column_real(row, 7 + i);
+    for (int i = 0; i < 6; i++)
+        *times[i] = ms(row, 12 + i);
+}
+
 static void fill_sys_sample(const struct store_row *row, void *item)
 {
     struct sys_sample *s = item;
@@ -213,6 +232,11 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  " FROM loaders ORDER BY rank, pid, loader",
                  fill_loader, loaders, loader_count);
     if (r >= 0)
+        r = LOAD("SELECT pid, loader, source, ordering, threads, cores, ahead, memory_bytes,"
+                 " batches, samples, bytes, waits, wait_ns, help_ns, order_ns, read_ns, layout_ns,"
+                 " idle_ns FROM engines ORDER BY pid, loader",
+                 fill_engine, engines, engine_count);
+    if (r >= 0)
         r = LOAD("SELECT pid, parent_pid, rank, worker_id, batches, samples, busy_ns, first_ns,"
                  " last_ns, max_ns, loader FROM workers ORDER BY rank, worker_id, pid",
                  fill_worker, workers, worker_count);
@@ -245,6 +269,14 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
         r = LOAD("SELECT what, n, why FROM lost ORDER BY what, why", fill_lost, lost, lost_count);
 #undef LOAD
     return r;
+}
+
+const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, int loader)
+{
+    for (size_t i = 0; i < facts->engine_count; i++)
+        if (facts->engines[i].pid == pid && facts->engines[i].loader == loader)
+            return &facts->engines[i];
+    return NULL;
 }
 
 /* ---- meta ---------------------------------------------------------------------------------- */
@@ -386,7 +418,7 @@ void facts_free(struct facts *f)
         f->run_name, f->command,      f->started_at,  f->node,        f->leat,           f->ended,
         f->python,   f->torch,        f->ranks,       f->spans,       f->loaders,        f->workers,
         f->procs,    f->proc_samples, f->sys_samples, f->gpu_samples, f->memory_samples, f->lost,
-        f->logs_dir, f->input_parts,  f->input_bins,  f->input_lines};
+        f->logs_dir, f->input_parts,  f->input_bins,  f->input_lines, f->engines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -75,6 +75,15 @@ struct loader_fact {
     double wait_ms, first_wait_ms, background_ms;
 };
 
+/* Of a loader whose batches leat's own engine makes: what its stages took, summed over threads. */
+struct engine_fact {
+    int64_t pid, threads, cores, ahead;
+    int loader;
+    char source[96], ordering[16];
+    double memory_bytes, batches, samples, bytes, waits;
+    double wait_ms, help_ms, order_ms, read_ms, layout_ms, idle_ms;
+};
+
 struct worker_fact {
     int64_t pid, parent_pid, batches, samples;
     int rank, worker_id;
@@ -157,6 +166,8 @@ struct facts {
     size_t span_count;
     struct loader_fact *loaders;
     size_t loader_count;
+    struct engine_fact *engines;
+    size_t engine_count;
     struct worker_fact *workers;
     size_t worker_count;
     struct input_part *input_parts; /* ordered by pid, loader, worker */
@@ -183,6 +194,9 @@ struct facts {
  * that trained under a rank already taken (a script that trains twice): they are shown, but never
  * compared with the ranks. */
 size_t facts_world_ranks(const struct facts *facts);
+
+/* The engine of a loader; NULL: torch's machinery makes its batches. */
+const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, int loader);
 
 /* ---- inside the input path (facts_input.c) --------------------------------------------------- */
 

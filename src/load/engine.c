@@ -41,6 +41,7 @@ static void take_over(struct leat_loader *l)
         l->resting += slot->state == SLOT_FREE;
     }
     l->next_begin = l->next_deliver;
+    l->told.ahead = 0; /* the child's recorder knows nothing of this loader */
 }
 
 void engine_enter(struct leat_loader *l)

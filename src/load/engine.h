@@ -44,6 +44,7 @@ struct leat_loader {
     uint64_t slot_bytes;
     int64_t most_slots; /* that the budget allows */
     int64_t piece;      /* samples of a piece of work */
+    int cores;          /* that this process may use */
 
     _Atomic pid_t pid;  /* whose threads these are; its negative while a child takes over */
     atomic_int stopped; /* leat_loader_stop() */
@@ -66,8 +67,8 @@ struct leat_loader {
     int started, active;                 /* threads made; those that may work */
     struct engine_thread threads[ENGINE_MOST_THREADS];
     uint64_t first_start_ns;
-    struct leat_loader_stats stats;
-    struct leat_loader_error *errors; /* the first LEAT_ERRORS_KEPT */
+    struct leat_loader_stats stats, told; /* told: what the recorder knows of them */
+    struct leat_loader_error *errors;     /* the first LEAT_ERRORS_KEPT */
     size_t errors_count, errors_capacity;
 
     /* Written by the consumer's calls alone, under the lock and while no piece is claimed where
@@ -127,6 +128,10 @@ void work_end_threads(struct leat_loader *l);   /* lock not held */
 /* 0: the batch is whole and batch.samples is final (0: nothing is left, the epoch is over).
  * Negative: the error of RAISE. No lock held; the slot is the consumer's. */
 int repair_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err);
+
+/* loader_report.c: the same figures for `leat run`; nothing without a recorder. Lock held. */
+void report_batch(const struct leat_loader *l, const struct slot *slot, int ready);
+void report_stages(struct leat_loader *l);
 
 /* options.c: what was asked for, made definite. */
 int options_settle(struct leat_loader *l, struct leat_err *err);

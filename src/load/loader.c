@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "leat/recorder.h"
 
 #include <unistd.h>
 
@@ -55,6 +54,7 @@ void leat_loader_close(struct leat_loader *l)
     work_end_threads(l);
     pthread_mutex_lock(&l->lock);
     engine_forget_flights(l);
+    report_stages(l);
     l->closed = 1;
     for (size_t i = 0; i < l->slots_count; i++)
         if (l->slots[i]->state != SLOT_HELD)
@@ -274,11 +274,7 @@ static int take_next(struct leat_loader *l, const struct patience *p, struct slo
     *ret_slot = engine_take_flight(l);
     l->next_deliver++;
     engine_begin_flights(l); /* the threads go on while the consumer works */
-    if (l->options.recorder_loader > 0) {
-        uint32_t id = (uint32_t)l->options.recorder_loader - 1;
-        leat_part(id, LEAT_PART_FETCH, (*ret_slot)->read_ns, l->layout.bytes);
-        leat_part(id, LEAT_PART_READY, (uint64_t)ready, 0);
-    }
+    report_batch(l, *ret_slot, ready);
     return 1;
 }
 
@@ -322,6 +318,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
         /* Every sample of it was left out, or taken for an earlier batch: on to the next one. */
     }
     l->over = !got;
+    report_stages(l);
     pthread_mutex_unlock(&l->lock);
     return got;
 }

@@ -2,6 +2,7 @@
 #include "load/engine.h"
 
 #include "base/clock.h"
+#include "leat/recorder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,51 @@ size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
     return count;
 }
 
+/* ---- leat run ---------------------------------------------------------------------------------
+ */
+static uint32_t recorder_id(const struct leat_loader *l)
+{
+    return (uint32_t)l->options.recorder_loader - 1;
+}
+
+void report_batch(const struct leat_loader *l, const struct slot *slot, int ready)
+{
+    if (l->options.recorder_loader <= 0)
+        return;
+    leat_part(recorder_id(l), LEAT_PART_FETCH, slot->read_ns, l->layout.bytes);
+    leat_part(recorder_id(l), LEAT_PART_READY, (uint64_t)ready, 0);
+}
+
+static void tell_engine(const struct leat_loader *l)
+{
+    static const char *const orders[] = {"sequential", "full", "quasi", "window", "given"};
+    struct leat_engine_info info = {.threads = l->active,
+                                    .cores = l->cores,
+                                    .ahead = l->options.ahead,
+                                    .memory_bytes = l->options.memory_bytes,
+                                    .source = l->source->text,
+                                    .order = orders[l->options.order]};
+    leat_recorder_engine(recorder_id(l), &info);
+}
+
+/* What was added since the last time, so that several engines of one loader make one sum. */
+void report_stages(struct leat_loader *l)
+{
+    if (l->options.recorder_loader <= 0 || !leat_recording())
+        return;
+    if (l->told.threads != l->active || l->told.ahead != l->options.ahead)
+        tell_engine(l);
+#define X(name) .name = l->stats.name - l->told.name,
+    struct leat_stages more = {LEAT_STAGES(X)};
+#undef X
+    leat_recorder_stages(recorder_id(l), &more);
+    l->told = l->stats;
+    l->told.threads = l->active;
+    l->told.ahead = l->options.ahead;
+}
+
+/* ---- plan -------------------------------------------------------------------------------------
+ */
 static void order_text(const struct leat_loader_options *o, char *text, size_t bytes)
 {
     switch (o->order) {

@@ -47,8 +47,9 @@ static int settle_threads(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE,
                        "Without threads and without help nobody is left to "
                        "make batches.");
+    l->cores = cores();
     if (o->threads == 0)
-        o->threads = cores() > 1 ? cores() - 1 : 1;
+        o->threads = l->cores > 1 ? l->cores - 1 : 1;
     if (o->threads > ENGINE_MOST_THREADS)
         o->threads = ENGINE_MOST_THREADS;
     l->active = o->threads == LEAT_THREADS_NONE ? 0 : o->threads;

@@ -1,13 +1,14 @@
 /* layout.h: the bytes that a recording process and leat share.
  *
  *     memfd (sparse: only pages that were written take memory)
- *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬─────────────────┬───────┐
- *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts           │ lines │
- *     │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 loaders x 8  │ 512   │
- *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴─────────────────┴───────┘
+ *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬──────────┬───────┬─────────┐
+ *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts    │ lines │ engines │
+ *     │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 x 8   │ 512   │ 64      │
+ *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴──────────┴───────┴─────────┘
  *
- *     parts: one histogram a loader and part, for what comes too often to be a record
- *     lines: one entry a line of code that the sampler has found at work
+ *     parts:   one histogram a loader and part, for what comes too often to be a record
+ *     lines:   one entry a line of code that the sampler has found at work
+ *     engines: one a loader, for those that leat's own threads serve: what their stages took
  *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
@@ -16,9 +17,10 @@
  * acquire order, so it never sees half a record, also when the producer died in between. leat
  * stores tail after it has copied. A full ring drops the new record and counts it in `lost`.
  *
- * Parts and lines are never drained: they are totals, which leat may read at any time and reads for
- * the last time when the process has died. A part is read only when its bit in `parts_used` says
- * that it happened: to read a page of a memfd that was never written gives it memory.
+ * Parts, lines and engines are never drained: they are totals, which leat may read at any time and
+ * reads for the last time when the process has died. A part is read only when its bit in
+ * `parts_used` says that it happened: to read a page of a memfd that was never written gives it
+ * memory.
  *
  * Everything in here is foreign to leat: a process may scribble over it. The reader
  * (ring_reader.c) checks every number against these constants and never trusts an index.
@@ -32,7 +34,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 2u
+#define REC_VERSION 3u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -48,7 +50,9 @@ enum {
     REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
     REC_LINES = 512,
     REC_FILE_BYTES = 152,
-    REC_FUNCTION_BYTES = 48
+    REC_FUNCTION_BYTES = 48,
+    REC_SOURCE_BYTES = 96,
+    REC_ORDER_BYTES = 16
 };
 
 /* The bin of a duration: exact below 32, then 32 bins to each power of two (3 % wide). */
@@ -80,6 +84,17 @@ struct rec_line { /* what names it is set before lines_used counts it, and never
     char function[REC_FUNCTION_BYTES];
 };
 
+struct rec_engine {
+#define X(name) _Atomic uint64_t name;
+    LEAT_STAGES(X)
+#undef X
+    _Atomic uint64_t memory_bytes;
+    _Atomic int32_t threads, cores, ahead;
+    _Atomic uint32_t told; /* the texts are there; they are set once */
+    char source[REC_SOURCE_BYTES];
+    char order[REC_ORDER_BYTES];
+};
+
 struct rec {
     uint64_t t0_ns, t1_ns;
     uint64_t arg;
@@ -108,8 +123,9 @@ struct rec_header {
     _Atomic uint8_t parts_used[REC_PART_LOADERS]; /* bit of each part that has happened */
     /* Written by leat, read by the process. */
     _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
-    uint32_t reserved2;
-    /* Written by the process; cut strings, always NUL-terminated by the reader's copy. */
+    /* Written by the process again. */
+    _Atomic uint32_t engines_used; /* engines below it may have been told of */
+    /* Cut strings, always NUL-terminated by the reader's copy. */
     char python[16], torch[32], exception[256], missing[256], devices[512];
 };
 
@@ -137,6 +153,7 @@ struct rec_area {
     struct rec_ring rings[REC_RINGS];
     struct rec_part parts[REC_PART_LOADERS][LEAT_PARTS_COUNT];
     struct rec_line lines[REC_LINES];
+    struct rec_engine engines[REC_LOADERS];
 };
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");

@@ -266,6 +266,25 @@ void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes
         atomic_fetch_or(&a->header.parts_used[loader], bit);
 }
 
+static struct rec_engine *engine_of(struct rec_area *a, uint32_t loader)
+{
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+        return NULL;
+    return &a->engines[loader < REC_LOADERS ? loader : REC_LOADERS - 1];
+}
+
+void leat_recorder_stages(uint32_t loader, const struct leat_stages *more)
+{
+    struct rec_engine *e = engine_of(live_area(), loader);
+    if (!e)
+        return;
+#define X(name)                                                                                    \
+    if (more->name)                                                                                \
+        atomic_fetch_add_explicit(&e->name, more->name, memory_order_relaxed);
+    LEAT_STAGES(X)
+#undef X
+}
+
 /* Copies what fits, whole characters of UTF-8 only. Of a path the end is kept: it has the name. */
 static void cut_text(char *place, size_t bytes, const char *text, int keep_end)
 {
@@ -283,6 +302,28 @@ static void cut_text(char *place, size_t bytes, const char *text, int keep_end)
             length--;
     memcpy(place, text ? text : "", length);
     place[length] = 0;
+}
+
+void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info)
+{
+    struct rec_area *a = live_area();
+    struct rec_engine *e = engine_of(a, loader);
+    if (!e)
+        return;
+    atomic_store(&e->threads, info->threads);
+    atomic_store(&e->cores, info->cores);
+    atomic_store(&e->ahead, info->ahead);
+    atomic_store(&e->memory_bytes, info->memory_bytes);
+    pthread_mutex_lock(&open_lock);
+    if (!atomic_load(&e->told)) {
+        cut_text(e->source, sizeof e->source, info->source, 0);
+        cut_text(e->order, sizeof e->order, info->order, 0);
+        atomic_store(&e->told, 1);
+        uint32_t end = (uint32_t)(e - a->engines) + 1;
+        if (atomic_load(&a->header.engines_used) < end)
+            atomic_store(&a->header.engines_used, end);
+    }
+    pthread_mutex_unlock(&open_lock);
 }
 
 static int same_line(const struct rec_line *a, const struct rec_line *b)

@@ -143,6 +143,28 @@ int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_
     return 1;
 }
 
+int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
+                       struct ring_engine *ret_engine)
+{
+    if (id >= at_most(atomic_load(&reader->area->header.engines_used), REC_LOADERS))
+        return 0;
+    const struct rec_engine *e = &reader->area->engines[id];
+    if (atomic_load(&e->told) != 1)
+        return 0;
+    *ret_engine = (struct ring_engine){.threads = atomic_load(&e->threads),
+                                       .cores = atomic_load(&e->cores),
+                                       .ahead = atomic_load(&e->ahead),
+                                       .memory_bytes = atomic_load(&e->memory_bytes)};
+    memcpy(ret_engine->source, e->source, sizeof ret_engine->source);
+    memcpy(ret_engine->order, e->order, sizeof ret_engine->order);
+    end_text(ret_engine->source, sizeof ret_engine->source);
+    end_text(ret_engine->order, sizeof ret_engine->order);
+#define X(name) ret_engine->stages.name = atomic_load_explicit(&e->name, memory_order_relaxed);
+    LEAT_STAGES(X)
+#undef X
+    return 1;
+}
+
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most)
 {
     int taken = 0;

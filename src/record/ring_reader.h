@@ -52,6 +52,18 @@ struct ring_line {
 };
 int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_line *ret_line);
 
+/* What the loader `id` is served by, and what its stages took so far. False when it is not leat's
+ * own engine. */
+struct ring_engine {
+    struct leat_stages stages;
+    uint64_t memory_bytes;
+    int32_t threads, cores, ahead;
+    char source[REC_SOURCE_BYTES];
+    char order[REC_ORDER_BYTES];
+};
+int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
+                       struct ring_engine *ret_engine);
+
 /* Takes up to `most` new records, ring by ring, each ring in the order of writing (so ordered by
  * end time within a thread). Returns how many; call again until 0. */
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most);

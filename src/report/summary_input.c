@@ -12,22 +12,41 @@
 enum { MOST_WORKERS = 1024, MOST_LINES = 24 };
 static const double least_line_share = 0.01; /* below, sampling sees chance */
 
-static json_t *loader_part(const struct loader_fact *l)
+/* What leat's own threads did for the loader, if they make its batches. */
+static json_t *engine_part(const struct engine_fact *e)
+{
+    if (!e)
+        return json_null();
+    double made = e->order_ms + e->read_ms + e->layout_ms;
+    double busy_ms = fmax(0, made - e->help_ms), all_ms = busy_ms + e->idle_ms;
+    return json_pack(
+        "{so so so so so so so so so so so so so so}", "source", summary_text(e->source), "order",
+        summary_text(e->ordering), "threads", summary_integer(e->threads), "cores",
+        summary_integer(e->cores), "ahead", summary_integer(e->ahead), "memory_bytes",
+        json_number_or_null(e->memory_bytes), "bytes", json_number_or_null(e->bytes), "wait",
+        json_number_or_null(e->wait_ms), "help", json_number_or_null(e->help_ms), "order_time",
+        json_number_or_null(e->order_ms), "read_time", json_number_or_null(e->read_ms),
+        "layout_time", json_number_or_null(e->layout_ms), "idle_time",
+        json_number_or_null(e->idle_ms), "busy_share",
+        json_number_or_null(all_ms > 0 ? busy_ms / all_ms : NAN));
+}
+
+static json_t *loader_part(const struct facts *facts, const struct loader_fact *l)
 {
     double each = l->iterations > 0 ? l->first_wait_ms / (double)l->iterations : NAN;
     return json_pack(
-        "{so so so so so so so so so so so so so so so so so so so}", "rank",
-        summary_integer(l->rank), "pid", summary_integer(l->pid), "loader",
-        summary_integer(l->loader), "use", summary_text(l->use), "dataset",
-        summary_text(l->dataset), "dataset_length", summary_integer(l->dataset_length), "where",
-        summary_text(l->where), "batch_size", summary_integer(l->batch_size), "num_workers",
-        summary_integer(l->num_workers), "prefetch_factor", summary_integer(l->prefetch_factor),
-        "pin_memory", summary_flag(l->pin_memory), "persistent_workers",
-        summary_flag(l->persistent_workers), "iterable", summary_flag(l->iterable), "iterations",
-        summary_integer(l->iterations), "batches", summary_integer(l->batches), "wait",
-        json_number_or_null(l->wait_ms), "first_wait", json_number_or_null(l->first_wait_ms),
-        "first_batch", json_number_or_null(each), "background",
-        json_number_or_null(l->background_ms));
+        "{so so so so so so so so so so so so so so so so so so so so}", "engine",
+        engine_part(facts_engine(facts, l->pid, l->loader)), "rank", summary_integer(l->rank),
+        "pid", summary_integer(l->pid), "loader", summary_integer(l->loader), "use",
+        summary_text(l->use), "dataset", summary_text(l->dataset), "dataset_length",
+        summary_integer(l->dataset_length), "where", summary_text(l->where), "batch_size",
+        summary_integer(l->batch_size), "num_workers", summary_integer(l->num_workers),
+        "prefetch_factor", summary_integer(l->prefetch_factor), "pin_memory",
+        summary_flag(l->pin_memory), "persistent_workers", summary_flag(l->persistent_workers),
+        "iterable", summary_flag(l->iterable), "iterations", summary_integer(l->iterations),
+        "batches", summary_integer(l->batches), "wait", json_number_or_null(l->wait_ms),
+        "first_wait", json_number_or_null(l->first_wait_ms), "first_batch",
+        json_number_or_null(each), "background", json_number_or_null(l->background_ms));
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -276,7 +295,7 @@ json_t *summary_input(const struct facts *facts)
     json_t *loaders = json_array();
     int bad = !loaders || facts_lines(facts, all.pid, all.loader, &lines, &n) < 0;
     for (size_t i = 0; !bad && i < facts->loader_count; i++)
-        bad = json_array_append_new(loaders, loader_part(&facts->loaders[i])) < 0;
+        bad = json_array_append_new(loaders, loader_part(facts, &facts->loaders[i])) < 0;
     json_t *part = NULL;
     if (bad)
         json_decref(loaders);

@@ -59,10 +59,11 @@ static void input_stats(const json_t *summary, const json_t *loader, struct str 
     static const struct {
         const char *key, *name;
     } counts[] = {
-        {"batch_size",  "batch_size" },
-        {"num_workers", "num_workers"}
+        {"batch_size",     "batch_size"     },
+        {"num_workers",    "num_workers"    },
+        {"engine.threads", "threads of leat"}
     };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         double n = json_find_number(loader, counts[i].key, NAN);
         if (!isfinite(n))
             continue;
@@ -92,6 +93,12 @@ static const char *cause_meaning(const char *cause)
         {"WORKER_STARTUP",      "workers are started anew for each epoch"                     },
         {"NO_OVERLAP",          "num_workers=0: batches are made while the model waits"       },
         {"PER_SAMPLE_OVERHEAD", "data in memory is fetched sample by sample"                  },
+        {"TOO_FEW_THREADS",     "all threads of leat's loader are busy; more would find room" },
+        {"SLOW_READ",           "leat's threads are busy reading, and no core is free"        },
+        {"SLOW_LAYOUT",         "padding samples of several lengths takes long"               },
+        {"SLOW_ORDER",          "finding out which sample comes next takes long"              },
+        {"SLOW_SAMPLER",        "indices are drawn in Python, while leat's threads wait"      },
+        {"TOO_FEW_AHEAD",       "batches take unequally long, and too few are made ahead"     },
     };
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (strcmp(meanings[i].cause, cause) == 0)
@@ -154,6 +161,36 @@ static void put_batch(const json_t *input, struct str *out)
     str_done(&line);
 }
 
+/* What leat's own threads did with their time, by stage, and what the consumer waited. */
+static void put_stages(const json_t *loader, struct str *out)
+{
+    static const struct {
+        const char *key, *name;
+    } stages[] = {
+        {"engine.order_time",  "order" },
+        {"engine.read_time",   "read"  },
+        {"engine.layout_time", "layout"},
+        {"engine.idle_time",   "idle"  }
+    };
+    enum { STAGES = sizeof stages / sizeof *stages };
+    double all = 0, ms[STAGES];
+    struct str line = {0};
+    for (size_t i = 0; i < STAGES; i++) {
+        ms[i] = json_find_number(loader, stages[i].key, 0);
+        all += ms[i];
+    }
+    for (size_t i = 0; all > 0 && i < STAGES; i++) {
+        char cell[LAYOUT_CELL], part[64];
+        if (!(ms[i] > 0))
+            continue;
+        snprintf(part, sizeof part, "%s %s", stages[i].name, layout_percent(ms[i] / all, cell));
+        layout_part(&line, part);
+    }
+    if (line.length)
+        layout_paragraph(out, "- Stages: ", 2, str_text(&line));
+    str_done(&line);
+}
+
 /* The user's lines that cost most, each with the library line below it. */
 static void put_lines(const json_t *input, struct str *out)
 {
@@ -212,6 +249,7 @@ void text_input(const json_t *summary, struct str *out)
     const json_t *input = json_object_get(summary, "input");
     put_sample(input, out);
     put_batch(input, out);
+    put_stages(loader, out);
     put_lines(input, out);
 }
 

@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 1;            -- the same number as meta.schema
+PRAGMA user_version = 2;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -92,6 +92,21 @@ CREATE TABLE loaders (           -- each DataLoader that was iterated
     wait_ns         INTEGER,     -- blocked in next() by the training thread, first batches included
     first_wait_ns   INTEGER,     -- of it: making iterators and waiting for the first batch of each
     background_ns   INTEGER,     -- spent in next() on other threads
+    PRIMARY KEY (pid, loader)
+) WITHOUT ROWID;
+
+CREATE TABLE engines (           -- of them those whose batches leat's own threads make, summed over the run
+    pid INTEGER, loader INTEGER, -- as in loaders
+    source       TEXT,           -- how leat_source_text() begins: "npy x.npy: 1000 samples of ..."
+    ordering     TEXT,           -- full, quasi, window, sequential, given (by a sampler of torch)
+    threads INTEGER,             -- at work when last heard of
+    cores INTEGER, ahead INTEGER, memory_bytes INTEGER, -- that it may use; batches ahead; budget
+    batches INTEGER, samples INTEGER, bytes INTEGER,    -- delivered
+    waits        INTEGER,        -- requests that found no batch ready
+    wait_ns      INTEGER,        -- of the consumer, in them
+    help_ns      INTEGER,        -- of it: the consumer made the batch itself
+    order_ns INTEGER, read_ns INTEGER, layout_ns INTEGER, -- by stage, over threads and consumer
+    idle_ns      INTEGER,        -- threads without work
     PRIMARY KEY (pid, loader)
 ) WITHOUT ROWID;
 

@@ -35,6 +35,9 @@ static const struct thin tables[THIN_TABLES] = {
     [THIN_LOADERS] = {"loaders",        NULL,
                    "DELETE FROM loaders WHERE (pid,loader) IN "
                       "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)",                1 },
+    [THIN_ENGINES] = {"engines",        NULL,
+                   "DELETE FROM engines WHERE (pid,loader) IN "
+                      "(SELECT pid,loader FROM engines ORDER BY wait_ns LIMIT %lld)",                1 },
     [THIN_INPUT_PARTS] = {"input_parts",    NULL,
                    "DELETE FROM input_parts WHERE (pid,loader,worker,part) IN (SELECT "
                           "pid,loader,worker,part FROM input_parts ORDER BY total_ns LIMIT %lld)",   1 },

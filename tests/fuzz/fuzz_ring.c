@@ -1,6 +1,6 @@
 /* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables, the heads of
- * the rings, a part and two lines (the first bytes of each region), as a broken process might
- * scribble; then all that leat ever does with a ring is done. */
+ * the rings, a part, two lines and two engines (the first bytes of each region), as a broken
+ * process might scribble; then all that leat ever does with a ring is done. */
 #include "record/ring_reader.h"
 
 #include <fcntl.h>
@@ -23,6 +23,7 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         {&area->rings[REC_RINGS - 1], 128 + 8 * sizeof(struct rec) },
         {&area->parts[0][0],          32 + 64 * sizeof(uint64_t)   },
         {area->lines,                 2 * sizeof(struct rec_line)  },
+        {area->engines,               2 * sizeof(struct rec_engine)},
     };
     for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
         size_t n = size < regions[i].bytes ? size : regions[i].bytes;
@@ -30,6 +31,16 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         data += n;
         size -= n;
     }
+}
+
+static void read_engines(const struct ring_reader *reader)
+{
+    struct ring_engine engine;
+    for (uint32_t id = 0; id < REC_LOADERS + 2; id++)
+        if (ring_reader_engine(reader, id, &engine) &&
+            (id >= REC_LOADERS || strlen(engine.source) >= sizeof engine.source ||
+             strlen(engine.order) >= sizeof engine.order))
+            __builtin_trap();
 }
 
 /* What comes out of parts and lines may be any number, but nothing that leads outside. */
@@ -77,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (total > REC_RINGS * REC_RING_RECORDS)
                 __builtin_trap();
             read_input(&reader);
+            read_engines(&reader);
             ring_reader_lost(&reader);
             ring_reader_close(&reader);
         }

@@ -31,7 +31,9 @@ PART_BINS = 1312
 PART_BYTES = 32 + 8 * PART_BINS
 LINES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES
 LINE_BYTES = 256
-AREA_BYTES = LINES + 512 * LINE_BYTES
+ENGINES = LINES + 512 * LINE_BYTES
+ENGINE_BYTES = 216
+AREA_BYTES = ENGINES + 64 * ENGINE_BYTES
 STOP = 120  # offset of rec_header.stop
 
 Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
@@ -72,7 +74,7 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 2
+        assert magic == MAGIC and version == 3
         texts = self._unpack("16s32s256s256s512s", 128)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
@@ -204,7 +206,7 @@ class Receiver:
                 if not fds:
                     return
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 2
+                assert magic == MAGIC and version == 3
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:

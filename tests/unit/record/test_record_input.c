@@ -378,6 +378,46 @@ static void scribbled_lines_are_checked(void **state)
     ring_reader_close(&reader);
 }
 
+/* ---- engines -------------------------------------------------------------------------------- */
+
+static void tell_engines(void)
+{
+    char long_text[300];
+    memset(long_text, 'x', sizeof long_text);
+    long_text[sizeof long_text - 1] = 0;
+    leat_recorder_open();
+    struct leat_engine_info info = {.threads = 3, .cores = 4, .ahead = 7, .memory_bytes = 1 << 20};
+    info.source = "npy x.npy: 10 samples";
+    info.order = "full";
+    leat_recorder_engine(2, &info);
+    struct leat_stages stages = {.batches = 1, .read_ns = 11, .layout_ns = 5, .idle_ns = 2};
+    for (int i = 0; i < 101; i++)
+        leat_recorder_stages(2, &stages);
+    info = (struct leat_engine_info){.threads = 1, .source = long_text, .order = long_text};
+    leat_recorder_engine(2, &info); /* the threads change, what it reads does not */
+    leat_recorder_engine(REC_LOADERS + 9, &info);
+}
+
+static void engines_are_told_and_added_up(void **state)
+{
+    struct ring_engine e;
+    read_child(tell_engines);
+    assert_false(ring_reader_engine(&reader, 0, &e)); /* a loader without one */
+    assert_true(ring_reader_engine(&reader, 2, &e));
+    assert_int_equal(e.stages.batches, 101);
+    assert_int_equal(e.stages.read_ns, 1111);
+    assert_int_equal(e.stages.layout_ns, 505);
+    assert_int_equal(e.stages.idle_ns, 202);
+    assert_int_equal(e.stages.order_ns, 0);
+    assert_int_equal(e.threads, 1);
+    assert_string_equal(e.source, "npy x.npy: 10 samples");
+    assert_string_equal(e.order, "full");
+    assert_true(ring_reader_engine(&reader, REC_LOADERS - 1, &e)); /* shared by all later ones */
+    assert_int_equal(strlen(e.source), REC_SOURCE_BYTES - 1);
+    assert_false(ring_reader_engine(&reader, REC_LOADERS, &e));
+    ring_reader_close(&reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +432,7 @@ int main(void)
         cmocka_unit_test(long_texts_keep_what_tells_most),
         cmocka_unit_test(a_full_table_counts_what_it_loses),
         cmocka_unit_test(scribbled_lines_are_checked),
+        cmocka_unit_test(engines_are_told_and_added_up),
     };
     return cmocka_run_group_tests(tests, open_socket, close_socket);
 }

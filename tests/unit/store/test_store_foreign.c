@@ -69,7 +69,7 @@ static void other_versions(void **state)
     make_with_sql(test_path("later.db"), store_schema_sql);
     sqlite3 *db;
     assert_int_equal(sqlite3_open(test_path("later.db"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "INSERT INTO meta VALUES('schema','2')", NULL, NULL, NULL),
+    assert_int_equal(sqlite3_exec(db, "INSERT INTO meta VALUES('schema','3')", NULL, NULL, NULL),
                      SQLITE_OK);
     sqlite3_close(db);
     refuses(test_path("later.db"), -LEAT_E_VERSION, "schema 2");

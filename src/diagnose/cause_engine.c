@@ -1,0 +1,288 @@
+/* cause_engine.c: why batches of leat's own loader come late.
+ *
+ * The engine counts what its threads do by stage, and what the consumer waits, so the cause is read
+ * off rather than inferred. Tried in this order:
+ *
+ *     SLOW_SAMPLER      the wait is not the engine's: indices are drawn in Python, a batch at a
+ * time SLOW_HANDOVER     the same, but the order is the engine's: batches are pinned or copied with
+ * threads that are busy TOO_FEW_THREADS   there is room for more of them SLOW_READ         there is
+ * none, and of the stages reading takes most SLOW_LAYOUT       ... padding and joining samples of
+ * several lengths SLOW_ORDER        ... finding out which sample comes next with threads that have
+ * pauses TOO_FEW_AHEAD     batches come in bursts, and too few are made ahead to bridge them
+ *
+ * The model. Making the batches of one step takes W of work, the rest of the step R. T threads work
+ * all the time, the consumer helps while it waits, and pieces of work are small, so nobody idles
+ * while a batch is wanted: T x S + (S - R) = W gives the step
+ *
+ *     S = max(R, (W + R) / (T + 1))
+ *
+ * and never less than the CPU time of all, divided by the cores that other programs leave. What is
+ * predicted is the measured step times the ratio of two such S: what the model leaves out, memory
+ * bandwidth above all, then counts in both.
+ */
+#include "diagnose/cause.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ENGINE_WAIT 0.5  /* share of the waiting in next() below which the engine is not its cause \
+                          */
+#define FREE_CORES   0.5 /* as for workers: idle on average, one more thread finds room */
+#define WAITS        0.5 /* cores per busy thread below which threads wait for something */
+#define THREADS_MOST 16  /* advised at the most: beyond it, measuring is better than guessing */
+#define NEAR         1.02 /* what no run could tell from the best */
+#define FULL_BUDGET  0.5  /* of the memory budget: with twice as many ahead it would be full */
+
+struct engine_view {
+    const struct scene *s;
+    const struct engine_fact *e;
+    double work_ms;     /* of all stages, the consumer's help included */
+    double busy;        /* share of the threads' time; NaN: no thread was seen */
+    double cpu;         /* cores that a busy thread used, the consumer counted as one; NaN */
+    const char *stage;  /* the one that takes most, in words */
+    double stage_share; /* of the work */
+    double idle;        /* cores; NaN: not sampled */
+};
+
+/* The kind of source is its first word: "npy x.npy: 10 samples ..." */
+static int source_is(const struct engine_view *v, const char *kind)
+{
+    size_t n = strlen(kind);
+    return strncmp(v->e->source, kind, n) == 0 && v->e->source[n] == ' ';
+}
+
+static struct engine_view look(const struct scene *s, const struct engine_fact *e)
+{
+    struct engine_view v = {.s = s, .e = e, .idle = s->idle};
+    const struct {
+        const char *name;
+        double ms;
+    } stages[] = {
+        {"reading",             e->read_ms  },
+        {"padding and joining", e->layout_ms},
+        {"choosing samples",    e->order_ms }
+    };
+    double most = -1;
+    v.work_ms = e->order_ms + e->read_ms + e->layout_ms;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (stages[i].ms > most) {
+            most = stages[i].ms;
+            v.stage = stages[i].name;
+        }
+    v.stage_share = v.work_ms > 0 ? most / v.work_ms : NAN;
+    double busy_ms = fmax(0, v.work_ms - e->help_ms);
+    v.busy = busy_ms + e->idle_ms > 0 ? busy_ms / (busy_ms + e->idle_ms) : NAN;
+    v.cpu = s->main_cpu / ((double)e->threads * v.busy + 1);
+    return v;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+static double step_with(const struct engine_view *v, double work_ms, double threads)
+{
+    double help = v->e->help_ms > 0 ? 1 : 0, rest = v->s->rest_ms;
+    return fmax(rest, (work_ms + help * rest) / (threads + help));
+}
+
+/* The work of one step. */
+static double step_work(const struct engine_view *v)
+{
+    return v->e->batches > 0 ? v->work_ms / v->e->batches * v->s->batches_per_step : NAN;
+}
+
+static double predicted_ms(const struct engine_view *v, double work_ms, double threads)
+{
+    const struct scene *s = v->s;
+    double now = step_with(v, step_work(v), (double)v->e->threads);
+    double step = s->wall_ms * step_with(v, work_ms, threads) / now;
+    double saved = step_work(v) - work_ms; /* taken to be CPU time */
+    double cpu = (s->main_cpu * s->wall_ms - fmax(0, saved)) / s->left;
+    return isnan(cpu) ? step : fmax(step, cpu);
+}
+
+/* The fewest threads up to `most` whose step is near the best of them. */
+static int threads_for(const struct engine_view *v, int most)
+{
+    double best = predicted_ms(v, step_work(v), most);
+    int threads = (int)v->e->threads + 1;
+    while (threads < most && predicted_ms(v, step_work(v), threads) > NEAR * best)
+        threads++;
+    return threads;
+}
+
+/* ---- saying it ------------------------------------------------------------------------------- */
+
+static void prove_stages(const struct engine_view *v, struct finding *f)
+{
+    const struct engine_fact *e = v->e;
+    const struct {
+        const char *what, *unit;
+        double value;
+    } rows[] = {
+        {"share of time leat's threads were busy", "ratio",   v->busy                  },
+        {"read per batch",                         "ms",      e->read_ms / e->batches  },
+        {"layout per batch",                       "ms",      e->layout_ms / e->batches},
+        {"order per batch",                        "ms",      e->order_ms / e->batches },
+        {"threads at work",                        "threads", (double)e->threads       },
+        {"requests that found no batch ready",     "ratio",   e->waits / e->batches    }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (isfinite(rows[i].value))
+            finding_prove(f, rows[i].what, rows[i].value, rows[i].unit,
+                          "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
+    if (!isnan(v->idle))
+        finding_prove(f, "idle cores", v->idle, "cores", "sys_samples");
+}
+
+/* "leat's loader: reading takes 92 % of its threads' time; 1 thread at work on 2 cores." */
+static void say_stage(const struct engine_view *v, char *text, size_t bytes)
+{
+    long long threads = (long long)v->e->threads;
+    snprintf(text, bytes,
+             "leat's loader: %s takes %.0f %% of its threads' time; %lld thread%s at work on %.0f "
+             "core%s.",
+             v->stage, 100 * v->busy * v->stage_share, threads, threads == 1 ? "" : "s",
+             v->s->cores, v->s->cores > 1 ? "s" : "");
+}
+
+/* ---- not the engine's ------------------------------------------------------------------------ */
+
+static int outside_the_engine(const struct engine_view *v, struct finding *f)
+{
+    const struct engine_fact *e = v->e;
+    const struct loader_fact *l = v->s->loader;
+    if (!(l->wait_ms > 0) || e->wait_ms >= ENGINE_WAIT * l->wait_ms)
+        return 0;
+    int given = strcmp(e->ordering, "given") == 0;
+    double share = 1 - e->wait_ms / l->wait_ms;
+    finding_cause(f, given ? "SLOW_SAMPLER" : "SLOW_HANDOVER");
+    if (given)
+        finding_advise(f,
+                       "leat's threads have the batches ready, but %.0f %% of the wait is spent "
+                       "drawing indices in Python. Let leat draw them: no sampler, "
+                       "shuffle=True%s.",
+                       100 * share, " or order=\"quasi\"");
+    else
+        finding_advise(f,
+                       "leat's threads have the batches ready, but %.0f %% of the wait is spent "
+                       "handing them over in Python%s.",
+                       100 * share,
+                       l->pin_memory == 1
+                           ? ": try pin_memory=False"
+                           : ": let go of batches before the next one is taken (kept ones are "
+                             "copied), or use larger batches");
+    prove_stages(v, f);
+    finding_prove(f, "share of the wait that is not the engine's", share, "ratio",
+                  "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
+    double input = v->s->input_ms * (1 - share);
+    predict(v->s, f, v->s->rest_ms + input, given ? "indices at no cost" : "hand-over at no cost");
+    return 1;
+}
+
+/* ---- the threads ----------------------------------------------------------------------------- */
+
+static int mostly_waits(const struct engine_view *v)
+{
+    return v->cpu < WAITS; /* NaN: not known, so no */
+}
+
+static int too_few_threads(const struct engine_view *v, struct finding *f)
+{
+    const struct engine_fact *e = v->e;
+    int room = isnan(v->idle) ? (double)e->threads + 1 < v->s->cores : v->idle >= FREE_CORES;
+    if (!room)
+        return 0;
+    double each = fmax(isnan(v->cpu) ? 1 : v->cpu, 0.25);
+    double more = mostly_waits(v) ? THREADS_MOST : floor(fmax(v->idle, 1) / each);
+    int most = (int)fmax((double)e->threads + 1, fmin((double)e->threads + more, THREADS_MOST));
+    int threads = threads_for(v, most);
+    char stage[256];
+    say_stage(v, stage, sizeof stage);
+    finding_cause(f, "TOO_FEW_THREADS");
+    finding_advise(f, "%s%s There is room for more: leat.DataLoader(..., threads=%d).", stage,
+                   mostly_waits(v) ? " They wait for the storage more than they compute." : "",
+                   threads);
+    prove_stages(v, f);
+    predict(v->s, f, predicted_ms(v, step_work(v), threads), "threads=%d", threads);
+    return 1;
+}
+
+static const char *advice_on_reading(const struct engine_view *v)
+{
+    int shuffled = strcmp(v->e->ordering, "full") == 0 || strcmp(v->e->ordering, "given") == 0;
+    if (shuffled && source_is(v, "hdf5"))
+        return "A full shuffle reads a whole chunk of the file for each sample: "
+               "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
+               "file to one sample a chunk.";
+    if (shuffled && (source_is(v, "npy") || source_is(v, "tokens") || source_is(v, "lmdb")))
+        return "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of neighbours. "
+               "Samples also read faster when their bytes lie together (C order) and are fewer "
+               "(float16, uint8).";
+    return "Store fewer bytes a sample (float16, uint8, smaller images), lying together.";
+}
+
+static int slow_stage(const struct engine_view *v, struct finding *f)
+{
+    const struct engine_fact *e = v->e;
+    char stage[256];
+    say_stage(v, stage, sizeof stage);
+    double rate = e->read_ms > 0 ? e->bytes / e->read_ms / 1e3 : NAN;
+    if (e->read_ms >= e->layout_ms && e->read_ms >= e->order_ms) {
+        finding_cause(f, "SLOW_READ");
+        finding_advise(f, "%s No core is free for more. %s", stage, advice_on_reading(v));
+        if (!isnan(rate))
+            finding_prove(f, "read by a thread", rate, "MB/s",
+                          "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
+        prove_stages(v, f);
+        return 1;
+    }
+    int layout = e->layout_ms >= e->order_ms;
+    double without = layout ? e->read_ms + e->order_ms : e->read_ms + e->layout_ms;
+    finding_cause(f, layout ? "SLOW_LAYOUT" : "SLOW_ORDER");
+    finding_advise(f, "%s %s", stage,
+                   layout ? "Samples of like length in one batch need less padding: sort or bucket "
+                            "them by length, or cut off the longest."
+                          : "Use larger batches, or order=\"quasi\", which asks for fewer random "
+                            "numbers a sample.");
+    prove_stages(v, f);
+    predict(v->s, f, predicted_ms(v, step_work(v) * without / v->work_ms, (double)e->threads),
+            layout ? "padding at no cost" : "order at no cost");
+    return 1;
+}
+
+/* The threads keep up on average: what is missing is a store of batches. */
+static int too_few_ahead(const struct engine_view *v, struct finding *f)
+{
+    const struct engine_fact *e = v->e;
+    double batch = e->batches > 0 ? e->bytes / e->batches : NAN;
+    int by_memory = batch * (double)(e->ahead + 2) > FULL_BUDGET * e->memory_bytes;
+    if (!(e->waits > 0) || isnan(v->busy))
+        return 0;
+    finding_cause(f, "TOO_FEW_AHEAD");
+    finding_advise(f,
+                   "leat's threads are idle %.0f %% of the time and yet %.0f %% of requests find "
+                   "no batch ready: batches take unequally long, and %lld %s made ahead. %s",
+                   100 * (1 - v->busy), 100 * fmin(1, e->waits / e->batches), (long long)e->ahead,
+                   e->ahead == 1 ? "is" : "are",
+                   by_memory ? "Give them more memory: leat.DataLoader(..., memory_budget=...), "
+                               "or make the batch smaller."
+                             : "Leave threads= away, so that leat adapts how many are made ahead "
+                               "(autotune=True), or make the batch smaller.");
+    prove_stages(v, f);
+    finding_prove(f, "batches ahead", (double)e->ahead, "batches",
+                  "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
+    return 1;
+}
+
+int explain_engine(const struct scene *s, const struct engine_fact *engine, struct finding *f)
+{
+    struct engine_view v = look(s, engine);
+    if (!(engine->batches > 0) || !(v.work_ms > 0))
+        return 0;
+    if (outside_the_engine(&v, f))
+        return 1;
+    if (!(v.busy < BUSY_SHARE))
+        return too_few_threads(&v, f) || slow_stage(&v, f);
+    return too_few_ahead(&v, f);
+}
