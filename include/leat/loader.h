@@ -181,6 +181,24 @@ int leat_source_documents(const struct leat_documents *documents, struct leat_so
                           struct leat_err *err);
 
 /* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
+/* Documents joined and cut into rows of one length: a source of fixed fields, whose rows every
+ * order, rank and state handles like any others. `source` has one field: whole numbers, variable,
+ * with lengths that are known without reading (leat_source_ragged, leat_source_documents). Its
+ * tokens are made int64. Takes 8 bytes of memory for each document, and a reference to `source`. */
+struct leat_packed {
+    int64_t length; /* items of a row */
+    int shuffled; /* the documents are joined in an order drawn once, by `seed`; else as they are */
+    uint64_t seed;
+    int separated; /* one item `separator` between each two documents; it is of the first of them */
+    int64_t separator;
+    int pad_last; /* what does not fill a row at the end is filled up with `pad`; else left out */
+    int64_t pad;
+    int segments;  /* a field "segments": which document of the row, from 0; of padding -1 */
+    int positions; /* a field "positions": which item of the document's part of the row, from 0 */
+};
+int leat_source_packed(struct leat_source *source, const struct leat_packed *packed,
+                       struct leat_source **ret_source, struct leat_err *err);
+
  *
  * For sources whose values are files of their own: members of a tar, values of an LMDB, files.
  */

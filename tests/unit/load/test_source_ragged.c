@@ -123,7 +123,7 @@ static void wrong_arrays_are_refused(void **state)
 {
     struct leat_ragged fields[2], *f = fields;
     struct leat_source *source;
-    int64_t gaps[] = {8, 2}, columns[] = {2, 128};
+    int64_t gaps[] = {8, 2}, columns[] = {4, 1};
     fill_values();
     released = 0;
 #define REFUSED(samples, say)                                                                      \
@@ -278,12 +278,13 @@ static void a_file_cut_short_gives_bad_documents(void **state)
 static void wrong_indexes_are_refused(void **state)
 {
     static const int wrong[][6] = {
-        {-1}, /* no documents at all */
-        {   0,   -1}, /* the last does not end where the sequences end */
-        {    0, 4, -1},
-        {    1, 5, -1}, /* the first does not begin at the first sequence */
-        {    0,  3, 2, 5, -1}, /* falls */
-        { 0,    6, -1}, /* beyond */
+        {-1         }, /* no documents at all */
+        {   0,            -1}, /* the last does not end where the sequences end */
+        {             0, 4, -1},
+        {             1, 5, -1}, /* the first does not begin at the first sequence */
+        {             0,  3, 2, 5, -1}, /* falls */
+        {          0,                      6, -1}, /* beyond */
+        { 0, 2000000000, -1},
     };
     struct leat_source *source;
     write_corpus();
