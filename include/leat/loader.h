@@ -219,6 +219,40 @@ struct leat_codec {
     int variable; /* ARRAY, NPY, TORCH: the first dimension differs, `shape` is of one row */
 };
 
+/* Shards in the layout of WebDataset: tar archives (ustar, pax, GNU) in which the files of a sample
+ * lie next to each other and have one name up to the first dot. A field is an extension, in lower
+ * case. Each shard becomes a mapped file whose headers are read once, so there are a length and
+ * indices; the index takes 4 bytes a sample and 8 more a field.
+ *
+ * Plain local shards are read where they lie. Those compressed with gz or zstd, and those behind
+ * http://, https:// and s3:// addresses, are copied first: into the folder `cache`, where the next
+ * one finds them, or into temporary files. Checked are the headers' checksums, gz's CRC and, where
+ * a frame has it, zstd's checksum; tar has no check of its own over the data. */
+struct leat_tar_field {
+    const char *extension; /* "jpg", "seg.png" */
+    struct leat_codec codec;
+};
+
+struct leat_tar {
+    const char *const *shards; /* paths and addresses */
+    uint32_t shard_count;
+    const struct leat_tar_field *fields;
+    uint32_t field_count; /* 0: the extensions of the first sample: .npy, .pt and .pth, .cls .cls2
+                             .id .index .inx as decimals, anything else as bytes */
+    int keys;             /* a field "__key__" before the others: a variable one, of uint8 */
+    int skip_missing;     /* leave out samples that lack a field; else such a one is a bad sample */
+    const char *cache;    /* folder of the copies; NULL: temporary files in TMPDIR or /tmp */
+    uint64_t cache_bytes; /* most that the copies of this source may take; 0: what the disk has */
+    const char *endpoint; /* of s3; NULL: LEAT_S3_ENDPOINT in the environment, else Amazon's */
+    int timeout_s;        /* of a server that sends nothing; 0: 60 */
+    int threads;          /* that open shards; 0: one a core, 8 at least for addresses */
+    int (*cancelled)(void *owner); /* asked about 20 times a second by the caller's thread; not 0:
+                                      give up with -ECANCELED. May be NULL */
+    void *owner;                   /* for cancelled() */
+};
+int leat_source_tar(const struct leat_tar *tar, struct leat_source **ret_source,
+                    struct leat_err *err);
+
 int64_t leat_source_count(const struct leat_source *source);
 uint32_t leat_source_fields(const struct leat_source *source);
 const struct leat_field *leat_source_field(const struct leat_source *source, uint32_t field);
