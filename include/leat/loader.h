@@ -180,7 +180,6 @@ struct leat_documents {
 int leat_source_documents(const struct leat_documents *documents, struct leat_source **ret_source,
                           struct leat_err *err);
 
-/* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
 /* Documents joined and cut into rows of one length: a source of fixed fields, whose rows every
  * order, rank and state handles like any others. `source` has one field: whole numbers, variable,
  * with lengths that are known without reading (leat_source_ragged, leat_source_documents). Its
@@ -199,6 +198,7 @@ struct leat_packed {
 int leat_source_packed(struct leat_source *source, const struct leat_packed *packed,
                        struct leat_source **ret_source, struct leat_err *err);
 
+/* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
  *
  * For sources whose values are files of their own: members of a tar, values of an LMDB, files.
  */
