@@ -26,10 +26,11 @@
  *   - The same seed and epoch give the same batches in the same order for any number of threads.
  *   - A batch never changes while somebody holds a reference to it, also after the loader is
  *     closed: the slot it lies in is refilled only after the last leat_batch_unref().
- *   - The slots never take more than `memory_bytes` together. A consumer that keeps batches is
- *     given fresh slots up to that sum; then leat_loader_next() fails with -LEAT_E_FULL (or waits,
- *     LEAT_FULL_WAIT) until a batch is let go. Slots beyond the usual number are given back to the
- *     system when they return.
+ *   - The slots, with what samples of different length take in them, never take more than
+ *     `memory_bytes` together. A consumer that keeps batches is given fresh slots up to that sum;
+ *     then leat_loader_next() fails with -LEAT_E_FULL (or waits, LEAT_FULL_WAIT) until a batch is
+ *     let go. Slots beyond the usual number are given back to the system when they return. A batch
+ *     of samples so long that it alone does not fit fails with -ENOMEM; the one after it may do.
  *   - Threads: leat_batch_ref/unref and leat_loader_stop may be called by any thread at any time.
  *     All other calls on one loader are made by one thread at a time.
  *   - After fork() the child may go on using the loader: it starts threads of its own at the place
@@ -328,7 +329,8 @@ struct leat_loader_options {
                               least two slots must fit */
     enum leat_on_error on_error;
     enum leat_when_full when_full;
-    struct leat_layout layout; /* of the variable fields */
+    struct leat_layout layout;         /* of the variable fields */
+    const struct leat_layout *layouts; /* of each field, before `layout`; copied; may be NULL */
     int recorder_loader; /* id + 1 of leat_recorder_loader(): stages are reported to `leat run` */
 };
 
@@ -349,7 +351,8 @@ int leat_loader_submit(struct leat_loader *loader, const int64_t *indices, int64
                        struct leat_err *err);
 
 /* A batch in one of the loader's slots. All fields are the caller's to read, never to write; the
- * rows may be written, nobody else looks at them while the batch is held. */
+ * rows may be written, nobody else looks at them while the batch is held. (Not those that the spans
+ * of a LIST point to: they may be the source's own.) */
 struct leat_batch {
     uint64_t epoch;
     int64_t number;         /* of this rank, counted from the start of the epoch or the resume */
@@ -434,7 +437,8 @@ struct leat_loader_stats {
     uint64_t full;   /* next() calls that found every slot held by the consumer */
     int32_t threads, ahead;
     int32_t slots, slots_held;                            /* now; held: by the consumer */
-    uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* one slot; all now; the budget */
+    uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* the largest slot so far; all now; the
+                                                             budget */
 };
 void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stats *ret_stats);
 

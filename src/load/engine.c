@@ -26,10 +26,16 @@ static void take_over(struct leat_loader *l)
     l->free = l->empty = l->flights = NULL;
     l->flights_end = &l->flights;
     l->flying = l->resting = l->started = l->ending = 0;
-    l->held = 0;
+    l->held = l->with_memory = 0;
+    atomic_store(&l->budget.used_bytes, 0);
     for (size_t i = 0; i < l->slots_count; i++) {
         struct slot *slot = l->slots[i];
         slot->running = 0;
+        room_after_fork(&slot->room);
+        if (slot->block.memory) {
+            l->with_memory++;
+            atomic_fetch_add(&l->budget.used_bytes, l->slot_bytes + slot->room.cost_bytes);
+        }
         if (slot->state == SLOT_HELD && atomic_load(&slot->refs) > 0) {
             l->held++;
             continue;
@@ -75,7 +81,7 @@ static struct slot *make_slot(struct leat_loader *l)
     if (!slot)
         return NULL;
     slot->loader = l;
-    room_init(&slot->room, NULL);
+    room_init(&slot->room, &l->budget);
     l->slots[l->slots_count++] = slot;
     return slot;
 }
@@ -89,21 +95,41 @@ static struct slot *find_slot(struct leat_loader *l)
         l->resting--;
         return slot;
     }
-    if (l->with_memory >= l->most_slots)
+    if (!budget_take(&l->budget, l->slot_bytes))
         return NULL;
     slot = l->empty;
     if (slot)
         l->empty = slot->next;
-    else if (!(slot = make_slot(l)))
-        return NULL;
-    if (slot_get_memory(slot, &l->layout) < 0) {
+    else
+        slot = make_slot(l);
+    if (slot && slot_get_memory(slot, &l->layout) == 0) {
+        l->with_memory++;
+        return slot;
+    }
+    if (slot) {
         slot->state = SLOT_EMPTY;
         slot->next = l->empty;
         l->empty = slot;
-        return NULL;
     }
-    l->with_memory++;
-    return slot;
+    budget_give_back(&l->budget, l->slot_bytes);
+    return NULL;
+}
+
+/* What the room of a slot may still come to take. */
+static uint64_t room_lacking(const struct leat_loader *l, const struct slot *slot)
+{
+    uint64_t has = atomic_load_explicit(&slot->room.cost_bytes, memory_order_relaxed);
+    return has < l->room_most_bytes ? l->room_most_bytes - has : 0;
+}
+
+/* Whether one more batch will fit, as far as the batches so far tell. */
+static int has_room(const struct leat_loader *l)
+{
+    uint64_t bytes = atomic_load(&l->budget.used_bytes);
+    bytes += l->free ? room_lacking(l, l->free) : l->slot_bytes + l->room_most_bytes;
+    for (const struct slot *slot = l->flights; slot; slot = slot->next)
+        bytes += room_lacking(l, slot);
+    return bytes <= l->budget.most_bytes;
 }
 
 static void begin_flight(struct leat_loader *l, struct slot *slot)
@@ -119,6 +145,8 @@ static void begin_flight(struct leat_loader *l, struct slot *slot)
     }
     slot->pieces = (slot->batch.samples + l->piece - 1) / l->piece;
     slot->claimed = slot->finished = 0;
+    slot->ready = slot->laid_out = 0;
+    room_reset(&slot->room);
     slot->read_ns = 0;
     slot->bad_count = 0;
     slot->bad_lost = 0;
@@ -131,8 +159,10 @@ static void begin_flight(struct leat_loader *l, struct slot *slot)
 
 void engine_begin_flights(struct leat_loader *l)
 {
-    int began = 0;
-    while (l->flying < l->options.ahead && engine_has_more(l)) {
+    int began = 0, most = l->alone ? 1 : l->options.ahead;
+    while (l->flying < most && engine_has_more(l)) {
+        if (l->flying && !has_room(l))
+            break;
         struct slot *slot = find_slot(l);
         if (!slot)
             break;
@@ -167,23 +197,45 @@ void engine_forget_flights(struct leat_loader *l)
     }
 }
 
+/* Without memory, in the list of such slots. */
+static void empty_slot(struct leat_loader *l, struct slot *slot)
+{
+    slot_drop_memory(slot);
+    budget_give_back(&l->budget, l->slot_bytes);
+    l->with_memory--;
+    slot->state = SLOT_EMPTY;
+    slot->next = l->empty;
+    l->empty = slot;
+}
+
 void engine_return_slot(struct leat_loader *l, struct slot *slot)
 {
     /* Two more than fly: the batch the consumer works on, and the one it still names while it
      * asks for the next. */
     int enough = l->flying + l->resting >= l->options.ahead + 2;
-    struct slot **list = enough ? &l->empty : &l->free;
     l->held--;
     if (enough) {
-        slot_drop_memory(slot);
-        slot->state = SLOT_EMPTY;
-        l->with_memory--;
-    } else {
-        slot->state = SLOT_FREE;
-        l->resting++;
+        empty_slot(l, slot);
+        return;
     }
-    slot->next = *list;
-    *list = slot;
+    slot->state = SLOT_FREE;
+    l->resting++;
+    slot->next = l->free;
+    l->free = slot;
+}
+
+void engine_start_over(struct leat_loader *l, struct slot *slot)
+{
+    l->next_deliver = slot->batch.number;
+    engine_return_slot(l, slot);
+    engine_forget_flights(l);
+    for (struct slot *free = l->free, *next; free; free = next) {
+        next = free->next;
+        empty_slot(l, free);
+    }
+    l->free = NULL;
+    l->resting = 0;
+    l->next_begin = l->next_deliver;
 }
 
 void engine_unref(struct leat_loader *l)

@@ -9,6 +9,11 @@
  *     free     slots between two batches
  *     held     slots the consumer has; the last unref() brings them back to `free`
  *
+ * Samples of different length. What they take is known only when they are there, so a batch may
+ * find that the budget has no room for it (slot.room.starved), most likely because others were made
+ * ahead of it. Then next() gives those up and makes it alone (loader.c). Where a batch is begun,
+ * the largest one so far says what it will take, so that this is rare.
+ *
  * Who does what. Flights are begun, delivered and forgotten, and slots are made, by the consumer's
  * calls alone; threads only count pieces, and unref() only moves one slot. So whenever the
  * consumer's thread forks, all lists are whole, and the child can go on: engine_enter() sees the
@@ -20,6 +25,7 @@
 #ifndef LEAT_LOAD_ENGINE_H
 #define LEAT_LOAD_ENGINE_H
 
+#include "load/layout.h"
 #include "load/sampler.h"
 #include "load/slot.h"
 #include "load/source.h"
@@ -41,14 +47,17 @@ struct leat_loader {
     struct leat_source *source; /* a reference */
     struct leat_loader_options options;
     struct slot_layout layout;
-    uint64_t slot_bytes;
-    int64_t most_slots; /* that the budget allows */
-    int64_t piece;      /* samples of a piece of work */
-    int cores;          /* that this process may use */
+    struct batch_layout layouts; /* of the variable fields */
+    uint64_t slot_bytes;         /* without a room */
+    int64_t most_slots;          /* that the budget allows, without rooms */
+    int64_t piece;               /* samples of a piece of work */
+    int cores;                   /* that this process may use */
 
     _Atomic pid_t pid;  /* whose threads these are; its negative while a child takes over */
     atomic_int stopped; /* leat_loader_stop() */
     atomic_long refs;   /* one of the handle, one of each held batch */
+
+    struct budget budget; /* has an atomic: threads take room of it */
 
     pthread_mutex_t lock;
     pthread_cond_t work;  /* a piece can be claimed, or threads must end */
@@ -62,6 +71,7 @@ struct leat_loader {
     int flying, resting;                 /* flights; free slots */
     int64_t with_memory;                 /* slots that are not EMPTY */
     int64_t held;                        /* slots the consumer has */
+    uint64_t room_most_bytes;            /* of the rooms of batches so far */
     int closed;                          /* the handle is gone: slots free themselves */
     int ending;                          /* threads must end */
     int started, active;                 /* threads made; those that may work */
@@ -76,6 +86,7 @@ struct leat_loader {
     uint64_t epoch;
     int begun; /* an epoch was started or resumed */
     int over;  /* next() has said so */
+    int alone; /* one flight at a time: the first one needs all the room there is */
     struct sampler sampler;
     struct share share;
     int64_t next_deliver, next_begin; /* numbers of batches */
@@ -109,6 +120,10 @@ void engine_forget_flights(struct leat_loader *l);
  * others rest. */
 void engine_return_slot(struct leat_loader *l, struct slot *slot);
 
+/* Begins again with the batch of a HELD slot: the slot and all flights come back, and no memory is
+ * kept but that of the batches the consumer has. */
+void engine_start_over(struct leat_loader *l, struct slot *slot);
+
 void engine_unref(struct leat_loader *l); /* without the lock; frees with the last reference */
 
 /* work.c: pieces and threads. */
@@ -119,6 +134,9 @@ int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
 
 /* Makes the piece. Lock held at call and return, not between. Returns the nanoseconds it took. */
 uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece);
+
+/* What layout.h does, for a batch whose samples are all there. As work_make(). */
+uint64_t work_lay_out(struct leat_loader *l, struct slot *slot);
 
 void work_start_threads(struct leat_loader *l); /* up to `active`; lock held */
 void work_end_threads(struct leat_loader *l);   /* lock not held */

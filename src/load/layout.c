@@ -151,13 +151,12 @@ static int make_padded(const struct field_layout *layout, struct slot *slot, uin
                        int64_t longest)
 {
     const struct leat_span *spans = slot->rows[f];
-    uint64_t sample_bytes, bytes;
+    uint64_t sample_bytes = 0, bytes;
     int64_t over = longest % layout->multiple;
-    if (over && __builtin_add_overflow(longest, layout->multiple - over, &longest))
-        return -ENOMEM;
-    if (__builtin_mul_overflow((uint64_t)longest, layout->row_bytes, &sample_bytes) ||
+    if ((over && __builtin_add_overflow(longest, layout->multiple - over, &longest)) ||
+        __builtin_mul_overflow((uint64_t)longest, layout->row_bytes, &sample_bytes) ||
         __builtin_mul_overflow(sample_bytes, (uint64_t)slot->batch.samples, &bytes))
-        return -ENOMEM;
+        bytes = UINT64_MAX; /* more than any room has */
     uint8_t *to = room_get(&slot->room, bytes);
     if (!to)
         return -ENOMEM;
@@ -177,11 +176,11 @@ static int make_joined(const struct field_layout *layout, struct slot *slot, uin
     const struct leat_span *spans = slot->rows[f];
     uint64_t bytes;
     int64_t items = 0;
+    int too_many = 0;
     for (int64_t i = 0; i < slot->batch.samples; i++)
-        if (__builtin_add_overflow(items, slot->lengths[f][i], &items))
-            return -ENOMEM;
-    if (__builtin_mul_overflow((uint64_t)items, layout->row_bytes, &bytes))
-        return -ENOMEM;
+        too_many |= __builtin_add_overflow(items, slot->lengths[f][i], &items);
+    if (too_many || __builtin_mul_overflow((uint64_t)items, layout->row_bytes, &bytes))
+        bytes = UINT64_MAX; /* more than any room has */
     uint8_t *to = room_get(&slot->room, bytes);
     if (!to)
         return -ENOMEM;

@@ -237,7 +237,7 @@ static int await_flight(struct leat_loader *l, const struct patience *p, struct 
             return 0;
         if (!slot && (failed = no_slot(l, err)) < 0)
             return failed;
-        if (slot && slot->finished == slot->pieces)
+        if (slot && slot->ready)
             return 1;
         int64_t piece;
         if (slot && (!l->options.no_help || !l->started) && work_claim(l, slot, &slot, &piece)) {
@@ -252,7 +252,7 @@ static int await_flight(struct leat_loader *l, const struct patience *p, struct 
 static int count_ready(const struct leat_loader *l)
 {
     int ready = 0;
-    for (const struct slot *s = l->flights; s && s->finished == s->pieces; s = s->next)
+    for (const struct slot *s = l->flights; s && s->ready; s = s->next)
         ready++;
     return ready;
 }
@@ -273,19 +273,71 @@ static int take_next(struct leat_loader *l, const struct patience *p, struct slo
     l->stats.ready_sum += (uint64_t)ready;
     *ret_slot = engine_take_flight(l);
     l->next_deliver++;
-    engine_begin_flights(l); /* the threads go on while the consumer works */
+    if (!l->alone) /* the threads go on while the consumer works */
+        engine_begin_flights(l);
     report_batch(l, *ret_slot, ready);
     return 1;
 }
 
 static void count_delivered(struct leat_loader *l, const struct slot *slot)
 {
-    uint64_t sample_bytes = 0;
+    uint64_t sample_bytes = 0, room_bytes = slot->room.cost_bytes;
     for (uint32_t f = 0; f < l->layout.fields; f++)
-        sample_bytes += l->layout.row_bytes[f];
+        sample_bytes += l->layouts.field[f].variable ? 0 : l->layout.row_bytes[f];
     l->stats.batches++;
     l->stats.samples += (uint64_t)slot->batch.samples;
-    l->stats.bytes += (uint64_t)slot->batch.samples * sample_bytes;
+    l->stats.bytes +=
+        (uint64_t)slot->batch.samples * sample_bytes + layout_bytes(&l->layouts, slot);
+    if (room_bytes > l->room_most_bytes)
+        l->room_most_bytes = room_bytes;
+}
+
+/* What is left to do for a batch that was taken. Lock held at call and return, not between. */
+static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+{
+    int failed = 0;
+    if (slot->room.starved)
+        return -ENOMEM;
+    if (slot->bad_count || slot->bad_lost || l->spare) {
+        pthread_mutex_unlock(&l->lock);
+        failed = repair_batch(l, slot, err);
+        pthread_mutex_lock(&l->lock);
+        slot->laid_out = 0;
+    }
+    if (!failed && !slot->laid_out)
+        work_lay_out(l, slot);
+    return slot->room.starved ? -ENOMEM : failed;
+}
+
+/* A batch found no room in the budget. It is made again without any others; if that was tried, the
+ * consumer's batches are in the way, or it is too large. Lock held. 0: on with the next one. */
+static int no_room(struct leat_loader *l, struct slot *slot, const struct patience *p,
+                   struct leat_err *err)
+{
+    double budget_mib = (double)l->options.memory_bytes / (1 << 20);
+    int tried = l->alone;
+    engine_start_over(l, slot);
+    l->alone = 1;
+    if (!tried)
+        return 0;
+    if (!l->held) {
+        l->alone = 0;
+        l->next_begin = ++l->next_deliver;
+        return err_set(err, -ENOMEM,
+                       "Batch %lld does not fit into the memory budget of %.1f MiB: its samples "
+                       "are too long.",
+                       (long long)l->next_deliver - 1, budget_mib);
+    }
+    if (l->options.when_full == LEAT_FULL_WAIT) {
+        int failed = wait_ready(l, p);
+        return failed < 0 ? err_set(err, failed, "No batch came in time.") : 0;
+    }
+    l->stats.full++;
+    return err_set(err, -LEAT_E_FULL,
+                   "The next batch does not fit into the memory budget of %.1f MiB beside the %lld "
+                   "that are still held: let go of some, copy what is to be kept, or raise the "
+                   "budget.",
+                   budget_mib, (long long)l->held);
 }
 
 int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **ret_batch,
@@ -300,9 +352,19 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
     pthread_mutex_lock(&l->lock);
     work_start_threads(l); /* after a fork there are none */
     while ((got = take_next(l, &patience, &slot, err)) > 0) {
-        pthread_mutex_unlock(&l->lock);
-        failed = slot->bad_count || slot->bad_lost || l->spare ? repair_batch(l, slot, err) : 0;
-        pthread_mutex_lock(&l->lock);
+        int64_t spare = l->spare;
+        uint64_t errors = l->stats.errors;
+        size_t listed = l->errors_count;
+        failed = finish_batch(l, slot, err);
+        if (slot->room.starved) {
+            l->spare = spare; /* what was repaired is repaired again */
+            l->stats.errors = errors;
+            l->errors_count = listed;
+            if ((got = no_room(l, slot, &patience, err)) < 0)
+                break;
+            continue;
+        }
+        l->alone = 0;
         if (!failed && slot->batch.samples) {
             count_delivered(l, slot);
             atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);

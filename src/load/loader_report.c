@@ -25,8 +25,8 @@ void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stat
     s.ahead = l->options.ahead;
     s.slots = (int32_t)l->with_memory;
     s.slots_held = (int32_t)l->held;
-    s.slot_bytes = l->slot_bytes;
-    s.memory_bytes = (uint64_t)l->with_memory * l->slot_bytes;
+    s.slot_bytes = l->slot_bytes + l->room_most_bytes;
+    s.memory_bytes = atomic_load(&l->budget.used_bytes);
     s.memory_most_bytes = l->options.memory_bytes;
     pthread_mutex_unlock(&l->lock);
     *ret_stats = s;
@@ -106,6 +106,22 @@ static void order_text(const struct leat_loader_options *o, char *text, size_t b
     }
 }
 
+static const char *layout_text(const struct batch_layout *layouts)
+{
+    static const char *const kinds[] = {"; samples of different length as lists",
+                                        "; samples of different length padded",
+                                        "; samples of different length joined"};
+    const char *said = NULL;
+    for (uint32_t f = 0; f < layouts->fields; f++) {
+        const char *kind = kinds[layouts->field[f].kind];
+        if (layouts->field[f].variable && said && said != kind)
+            return "; samples of different length in several ways";
+        if (layouts->field[f].variable)
+            said = kind;
+    }
+    return said ? said : "";
+}
+
 int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
 {
     static const char *const on_error[] = {"raise", "skip", "replace"};
@@ -117,14 +133,15 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
                     "order: %s; seed %llu; rank %d of %d\n"
                     "decode: none\n"
                     "operators: none\n"
-                    "batch: %lld samples%s, %.1f MiB, rows without gaps\n"
+                    "batch: %lld samples%s, %.1f MiB, rows without gaps%s\n"
                     "threads: %d, %s; pieces of %lld samples\n"
                     "slots: %d ahead, at most %lld (%.1f MiB)\n"
                     "on_error: %s\n"
                     "device: cpu\n",
                     loader->source->text, order, (unsigned long long)o->seed, o->rank,
                     o->world_size, (long long)o->batch_size, o->drop_last ? ", whole only" : "",
-                    (double)loader->layout.bytes / (1 << 20), loader->active,
+                    (double)loader->layout.bytes / (1 << 20), layout_text(&loader->layouts),
+                    loader->active,
                     o->no_help ? "the consumer only waits" : "and the consumer while it waits",
                     (long long)loader->piece, o->ahead, (long long)loader->most_slots,
                     (double)o->memory_bytes / (1 << 20), on_error[o->on_error]);

@@ -28,6 +28,11 @@
 
 #define WINDOW_SAMPLES 4096
 
+/* Samples that are asked for their length to guess what one takes, and what is taken for it where
+ * the source cannot tell. */
+#define ASKED_SAMPLES 64
+#define GUESSED_BYTES (16u << 10)
+
 static int cores(void)
 {
     cpu_set_t set;
@@ -56,13 +61,44 @@ static int settle_threads(struct leat_loader *l, struct leat_err *err)
     return 0;
 }
 
+/* What a sample takes in one variable field, about. */
+static uint64_t variable_bytes(const struct leat_loader *l, uint32_t f)
+{
+    struct leat_source *source = l->source;
+    int64_t count = source->count < ASKED_SAMPLES ? source->count : ASKED_SAMPLES;
+    double items = 0;
+    for (int64_t i = 0; i < count && source->ops->lengths; i++) {
+        int64_t length = 0, index = (int64_t)((double)source->count / (double)count * (double)i);
+        if (source->ops->lengths(source, f, index, 1, &length, NULL) < 0)
+            return GUESSED_BYTES;
+        items += (double)length;
+    }
+    if (!count || !source->ops->lengths)
+        return GUESSED_BYTES;
+    double bytes = items / (double)count * (double)source->field[f].row_bytes;
+    return bytes < 1e12 ? (uint64_t)bytes : (uint64_t)1e12;
+}
+
+/* What a sample takes in the batch, about. */
+static uint64_t sample_bytes(const struct leat_loader *l)
+{
+    uint64_t bytes = 1;
+    for (uint32_t f = 0; f < l->layout.fields; f++)
+        bytes += l->layouts.field[f].variable ? variable_bytes(l, f) : l->layout.row_bytes[f];
+    return bytes;
+}
+
 static int usual_ahead(const struct leat_loader *l)
 {
     double batch_ns = l->source->sample_ns * (double)l->options.batch_size;
-    uint64_t bytes = batch_ns < FAST_BATCH_NS ? AHEAD_BYTES_FAST : AHEAD_BYTES;
-    uint64_t fit = bytes / l->slot_bytes;
-    if (l->slot_bytes >
-        AHEAD_BYTES) /* one in the make beside the one in use: all threads share it */
+    uint64_t bytes = batch_ns < FAST_BATCH_NS ? AHEAD_BYTES_FAST : AHEAD_BYTES, slot_bytes;
+    if (!l->layouts.variable ||
+        __builtin_mul_overflow(sample_bytes(l), (uint64_t)l->options.batch_size, &slot_bytes))
+        slot_bytes = l->slot_bytes;
+    if (slot_bytes < l->slot_bytes)
+        slot_bytes = l->slot_bytes;
+    uint64_t fit = bytes / slot_bytes;
+    if (slot_bytes > AHEAD_BYTES) /* one in the make beside the one in use: all threads share it */
         return 1;
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
@@ -78,6 +114,7 @@ static int settle_memory(struct leat_loader *l, struct leat_err *err)
         uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
         o->memory_bytes = machine / 4;
     }
+    l->budget.most_bytes = o->memory_bytes;
     l->most_slots = (int64_t)(o->memory_bytes / l->slot_bytes);
     if (l->most_slots < 2)
         return err_set(err, -LEAT_E_FULL,
@@ -98,11 +135,8 @@ static int settle_memory(struct leat_loader *l, struct leat_err *err)
 static int settle_order(struct leat_loader *l, struct leat_err *err)
 {
     struct leat_loader_options *o = &l->options;
-    uint64_t sample_bytes = 1;
-    for (uint32_t f = 0; f < l->layout.fields; f++)
-        sample_bytes += l->layout.row_bytes[f];
     if (!o->block)
-        o->block = (int64_t)(BLOCK_BYTES / sample_bytes) + 1;
+        o->block = (int64_t)(BLOCK_BYTES / sample_bytes(l)) + 1;
     if (!o->mix)
         o->mix = MIX_BLOCKS;
     if (!o->window)
@@ -152,6 +186,9 @@ int options_settle(struct leat_loader *l, struct leat_err *err)
     if ((unsigned)o->on_error > LEAT_ERROR_REPLACE || (unsigned)o->when_full > LEAT_FULL_WAIT)
         return err_set(err, -LEAT_E_USAGE, "on_error or when_full is none of the known ones.");
     int failed = settle_threads(l, err);
+    if (!failed)
+        failed = layout_init(&l->layouts, l->source, &o->layout, o->layouts, err);
+    o->layouts = NULL; /* the caller's */
     if (!failed)
         failed = settle_memory(l, err);
     if (!failed)

@@ -41,6 +41,8 @@ struct slot {
     struct slot *next; /* in the list of free slots, or in that of flights */
     int64_t pieces, claimed, finished;
     int running;      /* threads inside */
+    int ready;        /* all pieces are finished, nobody is inside */
+    int laid_out;     /* layout_make() was called, and nothing has changed since */
     uint64_t read_ns; /* spent making this batch, over all threads */
     struct bad_sample *bad;
     size_t bad_count, bad_capacity;

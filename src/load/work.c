@@ -72,6 +72,31 @@ static void read_piece(struct leat_loader *l, struct slot *slot, int64_t first, 
         note_bad(&report.base, i, failed, err.text);
 }
 
+uint64_t work_lay_out(struct leat_loader *l, struct slot *slot)
+{
+    if (!l->layouts.variable)
+        return 0;
+    pthread_mutex_unlock(&l->lock);
+    uint64_t t0 = clock_now_ns();
+    int failed = layout_make(&l->layouts, slot);
+    uint64_t t1 = clock_now_ns();
+    pthread_mutex_lock(&l->lock);
+    slot->laid_out = !failed;
+    slot->read_ns += t1 - t0;
+    l->stats.layout_ns += t1 - t0;
+    return t1 - t0;
+}
+
+/* All pieces are made. Who made the last one lays the batch out: the others go on with the batches
+ * after it, so the copying is shared batch by batch. A batch with bad samples is laid out by next()
+ * after the repair. */
+static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
+{
+    uint64_t ns = slot->bad_count || slot->bad_lost ? 0 : work_lay_out(l, slot);
+    slot->ready = 1;
+    return ns;
+}
+
 uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
 {
     int64_t first = piece * l->piece, left = slot->batch.samples - first;
@@ -86,9 +111,11 @@ uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
     l->stats.order_ns += t1 - t0;
     l->stats.read_ns += t2 - t1;
     slot->read_ns += t2 - t0;
-    slot->running--;
     slot->finished++;
-    if (slot->finished == slot->pieces || (slot->claimed == slot->pieces && !slot->running))
+    if (slot->finished == slot->pieces)
+        t2 += finish_flight(l, slot);
+    slot->running--;
+    if (slot->ready || (slot->claimed == slot->pieces && !slot->running))
         pthread_cond_broadcast(&l->ready);
     return t2 - t0;
 }
