@@ -128,7 +128,7 @@ static void prove_stages(const struct engine_view *v, struct finding *f)
         {"requests that found no batch ready",     "ratio",   e->waits / e->batches    }
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (isfinite(rows[i].value))
+        if (isfinite(rows[i].value) && rows[i].value > 0)
             finding_prove(f, rows[i].what, rows[i].value, rows[i].unit,
                           "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
     if (!isnan(v->idle))

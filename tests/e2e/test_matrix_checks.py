@@ -31,7 +31,7 @@ KEYS = {
     "line": "time.sleep(",
     "share": "0.7",
 }
-# Why an input is slow, as docs/verdicts.md has it.
+# Why the input of torch's loader is slow, as docs/verdicts.md has it.
 CAUSES = set(
     """TOO_FEW_WORKERS SLOW_SAMPLE SLOW_COLLATE SLOW_HANDOVER SLOW_STORAGE CPU_OVERSUBSCRIBED
     UNEVEN_WORKERS WORKER_STARTUP NO_OVERLAP PER_SAMPLE_OVERHEAD""".split()

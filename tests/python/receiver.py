@@ -35,11 +35,17 @@ ENGINES = LINES + 512 * LINE_BYTES
 ENGINE_BYTES = 216
 AREA_BYTES = ENGINES + 64 * ENGINE_BYTES
 STOP = 120  # offset of rec_header.stop
+ENGINES_USED = 124
 
 Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
 Line = namedtuple(
     "Line", "ns read_ns decode_ns blocked_ns samples line below loader part file function"
+)
+Engine = namedtuple(
+    "Engine",
+    "batches samples bytes waits wait_ns help_ns order_ns read_ns layout_ns idle_ns memory_bytes "
+    "threads cores ahead source order",
 )
 Loader = namedtuple(
     "Loader",
@@ -140,6 +146,16 @@ class Process:
             )
             out.append(Line(*numbers, PART_NAMES[part], _string(file), _string(function)))
         return out
+
+    @property
+    def engines(self):
+        """{loader: its Engine} of those that leat's own threads serve."""
+        found = {}
+        for i in range(self._unpack("I", ENGINES_USED)[0]):
+            *numbers, told, source, order = self._unpack("11QiiiI96s16s", ENGINES + ENGINE_BYTES * i)
+            if told:
+                found[i] = Engine(*numbers, _string(source), _string(order))
+        return found
 
     def of(self, kind, without=0):
         return [r for r in self.records if r.kind == kind and not r.flags & without]

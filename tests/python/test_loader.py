@@ -297,3 +297,30 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
 """
     )
     assert [loader.num_workers for loader in run.main.loaders] == [-1, 0]
+
+
+def test_the_engine_tells_what_its_stages_took(train):
+    """What stats() says of a loader is what `leat run` is told, over several engines of it."""
+    run = train(
+        """
+import leat
+data = TensorDataset(torch.arange(404 * 8.0).reshape(404, 8))
+loader = leat.DataLoader(data, batch_size=4, shuffle=True, threads=2)
+for _ in range(3):
+    for _ in loader: pass
+first, second = iter(loader), iter(loader)
+for _ in range(5): next(first), next(second)
+del first, second
+stats = loader.stats()
+print(stats.batches, stats.samples, stats.bytes, stats.waits)
+for _ in leat.DataLoader(Rows(40), batch_size=4): pass
+"""
+    )
+    engine = run.main.engines[0]
+    told = engine.batches, engine.samples, engine.bytes, engine.waits
+    assert told == tuple(map(int, run.stdout.split()))
+    assert told[:3] == (313, 1252, 1252 * 32)
+    assert (engine.threads, engine.order) == (2, "full")
+    assert engine.read_ns > 0 and engine.order_ns > 0 and engine.layout_ns == 0
+    assert engine.help_ns <= engine.wait_ns
+    assert list(run.main.engines) == [0]  # the other runs through torch

@@ -1,0 +1,44 @@
+# e2e: expect = INPUT_BOUND
+# e2e: cause = SLOW_SAMPLER
+# e2e: forbid = WAIT_HEAVY
+"""leat's own loader, with a sampler of the user's that takes its time over every batch."""
+
+import time
+
+import leat
+import torch
+from torch import nn
+from torch.utils.data import Sampler, TensorDataset
+
+torch.set_num_threads(1)
+
+
+class Thoughtful(Sampler):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return self.rows
+
+    def __iter__(self):
+        for i in torch.randperm(self.rows).tolist():
+            if i % 64 == 0:
+                time.sleep(0.002)
+            yield i
+
+
+data = TensorDataset(torch.randn(256 * 101, 64), torch.randint(0, 10, (256 * 101,)))
+loader = leat.DataLoader(data, batch_size=256, sampler=Thoughtful(len(data)))
+assert loader.plan().lowered
+model = nn.Linear(64, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+steps = 0
+for _epoch in range(3):
+    for x, y in loader:
+        loss = nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
+print(f"steps={steps} batches={steps}")
