@@ -1,6 +1,7 @@
 /* _engine.h: what the files that bind the loader (include/leat/loader.h) to Python share.
  *
  *     _engine_source.c   Source: where samples lie
+ *     _engine_tar.c      the one of tar shards
  *     _engine.c          Engine: a loader over a source
  *     _engine_batch.c    a batch as Python objects: DLPack capsules, bytes
  */
@@ -16,6 +17,10 @@
 /* The types and constants, added to the module: 0, or -1 with an exception. */
 int engine_add(PyObject *module);
 int engine_source_add(PyObject *module);
+int engine_tar_add(PyObject *module);
+
+/* A Source of a source, whose reference it takes, and an owner (may be NULL) that it keeps alive. */
+PyObject *engine_source_wrap(struct leat_source *source, PyObject *owner);
 
 /* The source inside a Source object, not referenced; NULL with a TypeError for anything else. */
 struct leat_source *engine_source_of(PyObject *object);

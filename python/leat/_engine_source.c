@@ -40,6 +40,11 @@ static PyObject *wrap(struct leat_source *source, PyObject *owner)
     return (PyObject *)self;
 }
 
+PyObject *engine_source_wrap(struct leat_source *source, PyObject *owner)
+{
+    return wrap(source, owner);
+}
+
 static PyObject *source_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyErr_SetString(PyExc_TypeError, "a Source is made by one of the source_ functions");
@@ -308,5 +313,7 @@ int engine_source_add(PyObject *module)
         return -1;
     LEAT_DTYPES(X)
 #undef X
+    if (engine_tar_add(module) < 0)
+        return -1;
     return PyModule_AddFunctions(module, source_functions);
 }

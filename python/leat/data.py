@@ -7,6 +7,7 @@ tensors, alone or in the structure they were given in.
     Tensors    tensors and arrays in memory
     Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
+    Tar        tar shards in the layout of WebDataset
 """
 
 import operator
@@ -20,9 +21,10 @@ import torch
 from torch.utils.data import Dataset
 
 from leat import _core
+from leat._data_tar import Tar
 from leat._lowered import NAMES, Lowered, lowered_tensors, only, shapes
 
-__all__ = ["Npy", "Tensors", "Tokens"]
+__all__ = ["Npy", "Tar", "Tensors", "Tokens"]
 
 
 def _as_tensor(array):
@@ -359,4 +361,4 @@ def _read_index(path):
 
 
 # What _lower.py asks for lowered(); a subclass may have code of its own.
-CLASSES = (Npy, Tensors, Tokens)
+CLASSES = (Npy, Tar, Tensors, Tokens)
