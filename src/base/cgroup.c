@@ -21,11 +21,12 @@
  * Used memory leaves out the page cache that the kernel would give back first (inactive_file), as
  * container managers do: else a run that reads a large data set would always look full.
  */
-#include "observe/observe.h"
+#include "base/cgroup.h"
 
 #include "base/mem.h"
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* proc_text.c: see proc_text.h. */
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* check_machine.c: GPUs, limits and rights: what of this machine leat could use. */
 #include "cli/check.h"
 
+#include "base/cgroup.h"
 #include "observe/observe.h"
 
 #include <errno.h>

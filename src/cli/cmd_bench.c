@@ -6,6 +6,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"

@@ -16,6 +16,7 @@
  */
 #include "collect/collector_internal.h"
 
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/mem.h"
 

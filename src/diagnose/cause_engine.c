@@ -26,11 +26,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ENGINE_WAIT 0.5  /* share of the waiting in next() below which the engine is not its cause \
-                          */
-#define FREE_CORES   0.5 /* as for workers: idle on average, one more thread finds room */
-#define WAITS        0.5 /* cores per busy thread below which threads wait for something */
-#define THREADS_MOST 16  /* advised at the most: beyond it, measuring is better than guessing */
+#define ENGINE_WAIT  0.5  /* of the wait in next(): below it the engine is not the cause */
+#define FREE_CORES   0.5  /* as for workers: idle on average, one more thread finds room */
+#define WAITS        0.5  /* cores per busy thread below which threads wait for something */
+#define THREADS_MOST 16   /* advised at the most: beyond it, measuring is better than guessing */
 #define NEAR         1.02 /* what no run could tell from the best */
 #define FULL_BUDGET  0.5  /* of the memory budget: with twice as many ahead it would be full */
 

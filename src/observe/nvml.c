@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -57,18 +57,6 @@ struct sys_info {                       /* totals since boot; take differences *
 };
 int sys_read(const char *root, struct sys_info *ret_info);
 
-/* ---- limits (cgroup.c): cgroup v1 and v2, affinity ---------------------------------------- */
-
-struct cgroup_info {
-    double cpus; /* what this process may use: affinity and quota; never below 0.01 */
-    int64_t memory_limit_bytes; /* -1: none below the machine's memory */
-    int64_t memory_used_bytes;  /* of the group that sets the limit, else of ours; without the page
-                                   cache that is given back first */
-    int64_t oom_kills;          /* in our group and below */
-    int version;                /* 1, 2, or 0 when none is mounted */
-};
-int cgroup_read(const char *root, struct cgroup_info *ret_info);
-
 /* ---- GPUs (nvml.c): libnvidia-ml.so.1 by dlopen ------------------------------------------- */
 
 struct nvml; /* NULL where there is none */

@@ -1,7 +1,7 @@
 /* proc_memory.c: what a process really adds to the memory of its tree. RSS would count the pages
  * that forked workers share with their parent once for each of them. */
 #include "observe/observe.h"
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

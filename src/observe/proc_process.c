@@ -21,7 +21,7 @@
 #include "observe/observe.h"
 
 #include "base/mem.h"
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>

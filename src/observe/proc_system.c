@@ -6,7 +6,8 @@
  */
 #include "observe/observe.h"
 
-#include "observe/proc_text.h"
+#include "base/cgroup.h"
+#include "base/proc_text.h"
 
 #include <stdio.h>
 #include <string.h>

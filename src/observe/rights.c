@@ -2,7 +2,7 @@
  * BPF load or an unreadable /proc/PID. */
 #include "observe/observe.h"
 
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -152,7 +152,9 @@ class Process:
         """{loader: its Engine} of those that leat's own threads serve."""
         found = {}
         for i in range(self._unpack("I", ENGINES_USED)[0]):
-            *numbers, told, source, order = self._unpack("11QiiiI96s16s", ENGINES + ENGINE_BYTES * i)
+            *numbers, told, source, order = self._unpack(
+                "11QiiiI96s16s", ENGINES + ENGINE_BYTES * i
+            )
             if told:
                 found[i] = Engine(*numbers, _string(source), _string(order))
         return found

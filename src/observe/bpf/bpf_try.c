@@ -12,7 +12,7 @@
  */
 #include "observe/observe.h"
 
-#include "observe/proc_text.h"
+#include "base/proc_text.h"
 
 #include <linux/bpf.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* test_proc_system.c: the machine and its limits, recorded, hostile and live. */
 #include "unit/observe/observe_testing.h"
 
+#include "base/cgroup.h"
 #include "observe/observe.h"
 
 #include <math.h>
