@@ -220,6 +220,40 @@ struct leat_codec {
     int variable; /* ARRAY, NPY, TORCH: the first dimension differs, `shape` is of one row */
 };
 
+/* The values of an LMDB file, one a sample, in LMDB's order of keys: a field "value", and "key" in
+ * front of it where asked for. The file is read by a reader of the format that checks every number,
+ * not by liblmdb; no lock is taken and nothing is written. A writer that ends a transaction while
+ * the file is in use makes reading fail: its pages may be used again. Several values for a key
+ * (DUPSORT) are refused. Takes 16 bytes of memory for each leaf page; opening looks at each of
+ * them. LMDB has no checksums: damage inside a value cannot be seen. */
+struct leat_lmdb_key {
+    const void *bytes;
+    size_t count;
+};
+
+struct leat_lmdb {
+    const char *path; /* the folder with data.mdb, or the file */
+    const char *db;   /* a named database; NULL: the unnamed one */
+    struct leat_codec value;
+    const struct leat_codec *key;     /* NULL: no field of keys */
+    const struct leat_lmdb_key *skip; /* keys that are no samples; those not there are fine */
+    size_t skip_count;
+};
+int leat_source_lmdb(const struct leat_lmdb *lmdb, struct leat_source **ret_source,
+                     struct leat_err *err);
+
+/* One file a sample: a field "value", and "label" behind it where there are labels. Paths and
+ * labels are copied. Files are opened when they are read; the first one already here, where the
+ * codec learns from it. */
+struct leat_files {
+    const char *const *paths;
+    int64_t count;
+    const int64_t *labels; /* `count` of them, or NULL */
+    struct leat_codec value;
+};
+int leat_source_files(const struct leat_files *files, struct leat_source **ret_source,
+                      struct leat_err *err);
+
 /* Shards in the layout of WebDataset: tar archives (ustar, pax, GNU) in which the files of a sample
  * lie next to each other and have one name up to the first dot. A field is an extension, in lower
  * case. Each shard becomes a mapped file whose headers are read once, so there are a length and

@@ -2,6 +2,7 @@
  *
  *     _engine_source.c   Source: where samples lie
  *     _engine_tar.c      the one of tar shards
+ *     _engine_values.c   those of LMDB files and of files in folders
  *     _engine.c          Engine: a loader over a source
  *     _engine_batch.c    a batch as Python objects: DLPack capsules, bytes
  */
@@ -18,9 +19,13 @@
 int engine_add(PyObject *module);
 int engine_source_add(PyObject *module);
 int engine_tar_add(PyObject *module);
+int engine_values_add(PyObject *module);
 
 /* A Source of a source, whose reference it takes, and an owner (may be NULL) that it keeps alive. */
 PyObject *engine_source_wrap(struct leat_source *source, PyObject *owner);
+
+/* (kind, dtype, shape, variable), as _data_values.py makes it: 0, or -1 with an exception. */
+int engine_codec_of(PyObject *tuple, struct leat_codec *ret_codec);
 
 /* The source inside a Source object, not referenced; NULL with a TypeError for anything else. */
 struct leat_source *engine_source_of(PyObject *object);

@@ -8,6 +8,8 @@ tensors, alone or in the structure they were given in.
     Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
     Tar        tar shards in the layout of WebDataset
+    Lmdb       values of an LMDB file
+    Files      files in folders, one a sample
 """
 
 import operator
@@ -21,10 +23,12 @@ import torch
 from torch.utils.data import Dataset
 
 from leat import _core
+from leat._data_files import Files
+from leat._data_lmdb import Lmdb
 from leat._data_tar import Tar
 from leat._lowered import NAMES, Lowered, lowered_tensors, only, shapes
 
-__all__ = ["Npy", "Tar", "Tensors", "Tokens"]
+__all__ = ["Files", "Lmdb", "Npy", "Tar", "Tensors", "Tokens"]
 
 
 def _as_tensor(array):
@@ -361,4 +365,4 @@ def _read_index(path):
 
 
 # What _lower.py asks for lowered(); a subclass may have code of its own.
-CLASSES = (Npy, Tar, Tensors, Tokens)
+CLASSES = (Files, Lmdb, Npy, Tar, Tensors, Tokens)
