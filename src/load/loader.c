@@ -296,15 +296,15 @@ static void count_delivered(struct leat_loader *l, const struct slot *slot)
 static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     int failed = 0;
+    int64_t samples = slot->batch.samples;
     if (slot->room.starved)
         return -ENOMEM;
     if (slot->bad_count || slot->bad_lost || l->spare) {
         pthread_mutex_unlock(&l->lock);
         failed = repair_batch(l, slot, err);
         pthread_mutex_lock(&l->lock);
-        slot->laid_out = 0;
     }
-    if (!failed && !slot->laid_out)
+    if (!failed && (!slot->laid_out || slot->batch.samples != samples))
         work_lay_out(l, slot);
     return slot->room.starved ? -ENOMEM : failed;
 }

@@ -89,10 +89,11 @@ uint64_t work_lay_out(struct leat_loader *l, struct slot *slot)
 
 /* All pieces are made. Who made the last one lays the batch out: the others go on with the batches
  * after it, so the copying is shared batch by batch. A batch with bad samples is laid out by next()
- * after the repair. */
+ * after the repair; and so is one that has no room to be laid out twice. */
 static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
 {
-    uint64_t ns = slot->bad_count || slot->bad_lost ? 0 : work_lay_out(l, slot);
+    int later = slot->bad_count || slot->bad_lost || l->alone;
+    uint64_t ns = later ? 0 : work_lay_out(l, slot);
     slot->ready = 1;
     return ns;
 }

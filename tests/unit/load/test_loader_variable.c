@@ -420,6 +420,47 @@ static void who_wants_to_wait_waits(void **state)
     leat_source_unref(&w->base);
 }
 
+/* A batch that finds no room after its bad samples were replaced is repaired once more: what was
+ * listed and taken from the end of the epoch counts once. */
+static void a_repair_is_undone(void **state)
+{
+    static int seen[N];
+    struct leat_layout wide = {.kind = LEAT_LAYOUT_PAD, .multiple = 1024};
+    struct worded_source *w = worded(N, is_bad);
+    struct leat_loader_options options = asked(&wide, LEAT_THREADS_NONE);
+    options.on_error = LEAT_ERROR_SKIP;
+    options.memory_bytes = 500 << 10; /* 8 + 1 bytes for each of 32 x 1024 rows: not for two */
+    struct leat_loader *l = load(&w->base, options);
+    struct leat_batch *batch, *before = NULL;
+    int got, full = 0;
+    memset(seen, 0, sizeof seen);
+    must(leat_loader_start(l, 0, &err));
+    while ((got = leat_loader_next(l, -1, &batch, &err)) != 0) {
+        check_memory(l);
+        leat_batch_unref(before);
+        before = got > 0 ? batch : NULL;
+        full += got == -LEAT_E_FULL;
+        if (got < 0 && got != -LEAT_E_FULL)
+            fail_msg("%d: %s", got, err.text);
+        if (got < 0)
+            continue;
+        check_words(batch, &wide);
+        for (int64_t i = 0; i < batch->samples; i++)
+            seen[batch->indices[i]]++;
+    }
+    leat_batch_unref(before);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(seen[i], !is_bad(i));
+    struct leat_loader_stats stats;
+    struct leat_loader_error errors[30];
+    leat_loader_stats(l, &stats);
+    assert_int_equal(stats.errors, 21);
+    assert_int_equal(leat_loader_errors(l, 0, errors, 30), 21);
+    assert_true(full > 20);
+    leat_loader_close(l);
+    leat_source_unref(&w->base);
+}
+
 /* Its batch fails with a sentence, and only it. */
 static void a_sample_beyond_the_budget(void **state)
 {
@@ -757,6 +798,7 @@ int main(void)
         cmocka_unit_test(a_small_budget_is_enough),
         cmocka_unit_test(who_keeps_too_much_is_told),
         cmocka_unit_test(who_wants_to_wait_waits),
+        cmocka_unit_test(a_repair_is_undone),
         cmocka_unit_test(a_sample_beyond_the_budget),
         cmocka_unit_test(memory_is_given_back),
         cmocka_unit_test(later_epochs_allocate_next_to_nothing),
