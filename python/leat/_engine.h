@@ -3,6 +3,7 @@
  *     _engine_source.c   Source: where samples lie
  *     _engine_tar.c      the one of tar shards
  *     _engine_values.c   those of LMDB files and of files in folders
+ *     _engine_lengths.c  those of samples of different length; plans of batches by length
  *     _engine.c          Engine: a loader over a source
  *     _engine_batch.c    a batch as Python objects: DLPack capsules, bytes
  */
@@ -22,6 +23,7 @@ int engine_tar_add(PyObject *module);
 int engine_values_add(PyObject *module);
 
 /* A Source of a source, whose reference it takes, and an owner (may be NULL) that it keeps alive. */
+int engine_lengths_add(PyObject *module);
 PyObject *engine_source_wrap(struct leat_source *source, PyObject *owner);
 
 /* (kind, dtype, shape, variable), as _data_values.py makes it: 0, or -1 with an exception. */

@@ -315,5 +315,7 @@ int engine_source_add(PyObject *module)
 #undef X
     if (engine_tar_add(module) < 0 || engine_values_add(module) < 0)
         return -1;
+    if (engine_lengths_add(module) < 0)
+        return -1;
     return PyModule_AddFunctions(module, source_functions);
 }
