@@ -59,7 +59,7 @@ class Bars:
 
 
 class Bench:
-    def __init__(self, build, python, folder, turns=None):
+    def __init__(self, build, python, folder, turns=None, traceml=None):
         self.turns = turns or Turns
         self.leat = os.path.join(build, "leat")
         self.python = python
@@ -69,6 +69,10 @@ class Bench:
         # torchrun, which TraceML goes through, sets this: set it for all.
         self.environment["OMP_NUM_THREADS"] = "1"
         self.environment["PATH"] = os.path.dirname(python) + ":" + os.environ["PATH"]
+        self.traceml = [os.path.join(os.path.dirname(python), "traceml")]
+        if traceml:
+            self.traceml = [python, os.path.join(traceml, "bin", "traceml")]
+            self.environment["PYTHONPATH"] = traceml  # for all, that none differs by it
 
     def command(self, variant, arguments):
         """The command that runs `python3 ARGUMENTS` as this variant."""
@@ -88,7 +92,7 @@ class Bench:
         if variant == "traceml":
             script, *rest = arguments
             return [
-                os.path.join(os.path.dirname(self.python), "traceml"),
+                *self.traceml,
                 "run",
                 script,
                 "--mode",
@@ -353,6 +357,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    parser.add_argument(
+        "--traceml", help="where `pip install --target` has put it, on a machine without a network"
+    )
     arguments = parser.parse_args()
     build = os.path.abspath(arguments.build)
     print(f"Machine: {machine()}.")
@@ -360,9 +367,12 @@ def main():
         print("The machine is busy with other work: times by the clock are not to be relied on.")
     print()
     bars = Bars()
-    python = traceml_python(build) if "steps" in arguments.only else None
+    python = None
+    if "steps" in arguments.only:
+        python = sys.executable if arguments.traceml else traceml_python(build)
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
-        bench = Bench(build, python or sys.executable, folder)
+        traceml = arguments.traceml and os.path.abspath(arguments.traceml)
+        bench = Bench(build, python or sys.executable, folder, traceml=traceml)
         if "steps" in arguments.only:
             measure_steps(bench, arguments.rounds, python is not None, bars)
         if "modules" in arguments.only:

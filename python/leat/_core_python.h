@@ -3,6 +3,7 @@
  *     _core.c       the module: the recorder's functions, and the spans of a thread
  *     _making.c     a batch in the making: samples, fetch, collate, idle (with _timed.c)
  *     _handover.c   a batch on its way: pickle, unpickle, pin, ready
+ *     _next.c       a batch asked for: next()
  *     _sampler.c    the lines at which a batch in the making is found, by a thread of its own
  *     _stack.c      the stack of the thread that makes it, read from memory
  *     _lines.c      from stacks to lines of the user
@@ -67,11 +68,14 @@ void core_missing(enum core_signal signal);
 /* Each adds its functions to the module: 0, or -1 with an exception. */
 int making_add(PyObject *module);
 int handover_add(PyObject *module);
+int next_add(PyObject *module);
 int sampler_add(PyObject *module);
 int engine_add(PyObject *module);
 
 int making_met_fetcher(void); /* whether a fetcher of this worker has been given its stand-ins */
 void making_forget(void);     /* after a fork, in the child */
+/* A batch of the fetcher that this is the Fetch of is about to be asked for; 0: it is no Fetch. */
+int making_wake(PyObject *object);
 /* Sets the mark of _core.h. The first thread that comes has it until it is done. */
 void making_mark(struct here *here, enum making_part part, uint32_t loader);
 /* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */

@@ -11,9 +11,7 @@
  * PICKLE has the move of tensors into shared memory in it, UNPICKLE that of their descriptors, for
  * which the worker's own thread must answer; neither the wait for the batch itself.
  *
- * next() of an iterator is here as a whole, as it runs in every step of a training: between its
- * begin and its end no Python object of leat's is touched but the iterator's mark, a tuple
- * (loader, iteration << 32, batch size, data queue or None).
+ * The loop's end of it is _next.c.
  */
 #include "_core_python.h"
 
@@ -21,8 +19,7 @@
 static PyObject *dumps_original, *loads_original, *pin_original;
 static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
 static PyObject *data_queue; /* of this worker */
-static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end, *tick;
-static PyObject *no_arguments, *str_leat, *str_shape, *str_qsize, *str_task_info;
+static PyObject *no_arguments, *str_leat, *str_qsize, *str_task_info;
 
 /* Whether what went through the queue is (number, batch). */
 static int is_batch(PyObject *message)
@@ -168,156 +165,6 @@ int64_t handover_ready(PyObject *iterator, PyObject *queue)
     return -1;
 }
 
-struct mark {
-    uint64_t loader, iteration, size;
-    PyObject *queue; /* borrowed from the tuple */
-};
-
-/* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
- * NULL without an exception when it has none. */
-static PyObject *read_mark(PyObject *iterator, struct mark *ret_mark)
-{
-    PyObject *mark = PyObject_GetAttr(iterator, str_leat);
-    if (!mark) {
-        PyErr_Clear();
-        mark = PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
-    }
-    if (mark && PyTuple_CheckExact(mark) && PyTuple_Size(mark) == 4) {
-        ret_mark->loader = core_unpack(PyTuple_GetItem(mark, 0));
-        ret_mark->iteration = core_unpack(PyTuple_GetItem(mark, 1));
-        ret_mark->size = core_unpack(PyTuple_GetItem(mark, 2));
-        ret_mark->queue = PyTuple_GetItem(mark, 3);
-        if (!PyErr_Occurred())
-            return mark;
-    }
-    PyErr_Clear();
-    Py_XDECREF(mark);
-    return NULL;
-}
-
-/* The common cases of samples() in _hooks_data.py, without a call: a list or tuple whose first
- * element is a tensor of `expected` rows, or which has that length itself. 0: another case. */
-static uint64_t quick_count(PyObject *batch, uint64_t expected)
-{
-    int list = PyList_CheckExact(batch);
-    Py_ssize_t length = list                        ? PyList_Size(batch)
-                        : PyTuple_CheckExact(batch) ? PyTuple_Size(batch)
-                                                    : 0;
-    if (length == 0 || expected == 0)
-        return 0;
-    if ((uint64_t)length == expected)
-        return expected;
-    PyObject *first = list ? PyList_GetItem(batch, 0) : PyTuple_GetItem(batch, 0);
-    PyObject *shape = PyObject_GetAttr(first, str_shape);
-    uint64_t count = 0;
-    if (shape && PyTuple_Check(shape) && PyTuple_Size(shape))
-        count = core_unpack(PyTuple_GetItem(shape, 0));
-    Py_XDECREF(shape);
-    if (PyErr_Occurred())
-        PyErr_Clear();
-    return count == expected ? count : 0;
-}
-
-static uint64_t count_of(PyObject *batch, uint64_t expected)
-{
-    struct here *here = core_here();
-    uint64_t count = here->made > 0 ? (uint64_t)here->made : quick_count(batch, expected);
-    if (count)
-        return count & UINT32_MAX;
-    PyObject *answer =
-        PyObject_CallFunction(count_samples, "OK", batch, (unsigned long long)expected);
-    count = answer ? core_unpack(answer) : 0;
-    Py_XDECREF(answer);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        return 0;
-    }
-    return count & UINT32_MAX;
-}
-
-static void call_quietly(PyObject *callable, PyObject *args)
-{
-    PyObject *result = args ? PyObject_Call(callable, args, NULL) : NULL;
-    if (!result)
-        PyErr_Clear();
-    Py_XDECREF(result);
-}
-
-static unsigned ask_nograd(void)
-{
-    PyObject *enabled = PyObject_Call(grad_enabled, no_arguments, NULL);
-    if (!enabled)
-        PyErr_Clear();
-    Py_XDECREF(enabled);
-    return enabled == Py_False ? LEAT_REC_NOGRAD : 0;
-}
-
-/* A next() that raised: the loader's iteration is over, by its end or by a failure. */
-static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
-{
-    PyObject *type, *error, *trace;
-    flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
-    PyErr_Fetch(&type, &error, &trace);
-    leat_record(LEAT_REC_FETCH, flags, (uint32_t)mark->loader, mark->iteration, t0, t1);
-    PyObject *args = Py_BuildValue("(K)", (unsigned long long)mark->loader);
-    call_quietly(on_end, args);
-    Py_XDECREF(args);
-    PyErr_Restore(type, error, trace);
-}
-
-static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
-                      uint64_t t0, uint64_t t1)
-{
-    uint64_t arg = mark->iteration | count_of(batch, mark->size);
-    leat_record(LEAT_REC_FETCH, flags, (uint32_t)mark->loader, arg, t0, t1);
-    if (ready >= 0)
-        leat_part((uint32_t)mark->loader, LEAT_PART_READY, (uint64_t)ready, 0);
-    if (core_due(t1))
-        call_quietly(tick, no_arguments);
-}
-
-static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
-{
-    const uint32_t bit = 1u << LEAT_REC_FETCH;
-    struct here *here = core_here();
-    if (here->inside & bit)
-        return PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
-    if (!here->spoken && core_speak_first() < 0)
-        PyErr_Clear();
-    struct mark mark = {0};
-    PyObject *held = read_mark(iterator, &mark);
-    int64_t ready = held && mark.queue != Py_None ? handover_ready(iterator, mark.queue) : -1;
-    unsigned flags = ask_nograd();
-    here->inside |= bit;
-    here->made = 0;
-    here->loader = held ? (int64_t)mark.loader : LOADER_UNKNOWN;
-    uint64_t t0 = leat_now_ns();
-    PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
-    uint64_t t1 = leat_now_ns();
-    here->inside &= ~bit;
-    if (batch)
-        next_came(&mark, flags, ready, batch, t0, t1);
-    else
-        next_failed(&mark, flags, t0, t1);
-    Py_XDECREF(held);
-    return batch;
-}
-
-static PyObject *core_on_next(PyObject *self, PyObject *args)
-{
-    PyObject *given[6];
-    if (!PyArg_ParseTuple(args, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
-                          &given[5]))
-        return NULL;
-    core_keep(&next_original, given[0]);
-    core_keep(&grad_enabled, given[1]);
-    core_keep(&count_samples, given[2]);
-    core_keep(&mark_of, given[3]);
-    core_keep(&on_end, given[4]);
-    core_keep(&tick, given[5]);
-    Py_RETURN_NONE;
-}
-
 static PyObject *core_handover(PyObject *self, PyObject *args)
 {
     PyObject *given[4];
@@ -352,9 +199,6 @@ static PyMethodDef handover_methods[] = {
     {"dumps",      WITH_KEYWORDS(core_dumps), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.dumps."                       },
     {"loads",      WITH_KEYWORDS(core_loads), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.loads."                       },
     {"pin_memory", WITH_KEYWORDS(core_pin),   METH_VARARGS | METH_KEYWORDS, "torch's pin_memory."                         },
-    {"fetch_next", core_fetch_next,           METH_O,                       "fetch_next(iterator): its next(), recorded." },
-    {"on_next",    core_on_next,              METH_VARARGS,
-     "on_next(next, grad_enabled, count_samples, mark_of, on_end, tick): what it calls."                                  },
     {"handover",   core_handover,             METH_VARARGS,
      "handover(dumps, loads, pin_memory, types that are no batch): what they call."                                       },
     {"feeds",      core_feeds,                METH_O,                       "feeds(queue): the data queue of this worker."},
@@ -367,10 +211,9 @@ int handover_add(PyObject *module)
 {
     no_arguments = PyTuple_New(0);
     str_leat = PyUnicode_InternFromString("_leat");
-    str_shape = PyUnicode_InternFromString("shape");
     str_qsize = PyUnicode_InternFromString("qsize");
     str_task_info = PyUnicode_InternFromString("_task_info");
-    if (!no_arguments || !str_leat || !str_shape || !str_qsize || !str_task_info)
+    if (!no_arguments || !str_leat || !str_qsize || !str_task_info)
         return -1;
     return PyModule_AddFunctions(module, handover_methods);
 }

@@ -5,8 +5,9 @@ _hooks_worker.py.
     DataLoader.__iter__            ITER
     _BaseDataLoaderIter.__next__   FETCH
 
-An iterator carries its mark (loader, iteration, batch size, data queue) as an attribute, so that
+An iterator carries its mark (loader, iteration, batch size, maker) as an attribute, so that
 persistent workers, whose iterator serves every epoch, get a new number each time it is asked for.
+What makes its batches is known by the data queue, or without workers by the Fetch of _making.c.
 """
 
 import weakref
@@ -17,6 +18,7 @@ begin = _core.begin
 end = _core.end
 inside = _core.inside
 fetch_next = _core.fetch_next
+Mark = _core.Mark
 FETCH = _core.FETCH
 ITER = _core.ITER
 ERROR = _core.FLAG_ERROR
@@ -149,14 +151,14 @@ def _weakly(thing):
 
 
 def _mark(loader):
-    """(id, iteration << 32, batch size or 0, None) for a fresh iteration over the loader."""
+    """What the Mark of a fresh iteration says: the loader's id, iteration << 32, batch size or 0."""
     known = _loaders.find(loader)
     if known is None:
         where, path = _made_at.find(loader) or (_state.caller(), None)
         known = register(loader, where, path=path)
         _loaders.put(loader, known)
     _running.add(known[0])
-    return known[0], _state.next_iteration() << 32, max(known[1], 0), None
+    return known[0], _state.next_iteration() << 32, max(known[1], 0)
 
 
 class _Face:
@@ -181,11 +183,18 @@ def _mark_of(iterator):
             known = register(face, _state.caller())
             _loaders.put(face.dataset, known)
         iteration = _state.next_iteration() << 32
-        mark = known[0], iteration, max(known[1], 0), _queue_of(iterator)
+        mark = Mark(known[0], iteration, max(known[1], 0), _maker_of(iterator))
         iterator._leat = mark
         return mark
     except Exception:
-        return 0, 0, 0, None
+        return Mark(0, 0, 0, None)
+
+
+def _maker_of(iterator, fresh=False):
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    if fetcher is not None:
+        return vars(fetcher).get("fetch")
+    return _queue_of(iterator, fresh)
 
 
 def _queue_of(iterator, fresh=False):
@@ -231,7 +240,7 @@ def _make_iter(compiling):
             try:
                 mark = _mark(self)
             except Exception:
-                mark = (0, 0, 0, None)
+                mark = (0, 0, 0)
             if not begin(ITER):
                 return original(self)
             flags = ERROR
@@ -243,7 +252,7 @@ def _make_iter(compiling):
                 _hooks_worker.end_iterator(outer)
                 end(ITER, flags, mark[0], mark[1])
             try:
-                iterator._leat = (*mark[:3], _queue_of(iterator, fresh=True))
+                iterator._leat = Mark(*mark, _maker_of(iterator, fresh=True))
                 _name_queue(iterator, mark[0])
             except Exception:
                 pass
@@ -254,9 +263,10 @@ def _make_iter(compiling):
     return make
 
 
-def _make_next(compiling, grad_enabled, tick):
+def _make_next(compiling, torch, tick):
     def make(original):
-        _core.on_next(original, grad_enabled, samples, _mark_of, _running.discard, tick)
+        enabled, ended = torch.is_grad_enabled, _running.discard
+        _core.on_next(original, enabled, samples, _mark_of, ended, tick, torch.Tensor)
 
         def __next__(self):
             return original(self) if compiling() else fetch_next(self)
@@ -274,7 +284,7 @@ def install(torch, tick):
     _patch.patch(loader, "__init__", _make_init, "DataLoader.__init__")
     _patch.patch(loader, "__iter__", _make_iter(compiling), "DataLoader.__iter__")
     base = getattr(dataloader, "_BaseDataLoaderIter", None)
-    make = _make_next(compiling, torch.is_grad_enabled, tick)
+    make = _make_next(compiling, torch, tick)
     if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__"):
         _state.signals(_core.SIGNAL_FETCH)
     _hooks_worker.install(samples)

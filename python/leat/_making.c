@@ -20,8 +20,9 @@
  * it costs some 10 us a batch when the training in between has emptied the caches; so without
  * workers, where that is the training's own time, batches that take less than QUICK_BATCH_NS are
  * timed all only until FIRST of them were, and then every SELDOM-th; FETCH and COLLATE count those
- * that were timed. A dataset that is asked for a whole batch (__getitems__) shows no
- * single samples: each is counted with the mean of its batch.
+ * that were timed. In between the fetcher is as torch made it: next(), which is timed in any case,
+ * counts the batches and puts Fetch and stand-in back. A dataset that is asked for a whole batch
+ * (__getitems__) shows no single samples: each is counted with the mean of its batch.
  *
  * IDLE is what lies between two batches of an iteration in a worker: taking the indices from their
  * queue, for which it waits, and before it handing the last batch to the feeder and letting go of
@@ -47,7 +48,9 @@ struct fetch {
     PyObject *count;                  /* owned; callable(batch, expected) -> samples */
     int iterable;
     uint32_t turn, every;
-    uint32_t rest; /* batches that are not timed, from here on */
+    int counted; /* next() counts the batches of this fetcher: it may rest */
+    uint32_t
+        rest; /* batches that are not timed, from here on; not 0: torch's own is in its place */
 };
 
 static struct making making = {.part = MAKING_NONE};
@@ -204,6 +207,44 @@ static void undress(struct fetch *f, PyObject *fetcher)
     PyErr_Restore(type, error, trace);
 }
 
+/* Puts torch's own fetch and collate function back for SELDOM - 1 batches. */
+static void go_to_rest(struct fetch *f, PyObject *fetcher)
+{
+    struct timed *t = (struct timed *)f->stand_in;
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    if (PyObject_SetAttr(fetcher, str_collate_fn, t->collate) == 0 &&
+        PyObject_DelAttr(fetcher, str_fetch) == 0)
+        f->rest = SELDOM - 1;
+    PyErr_Restore(type, error, trace);
+}
+
+/* The stand-in before the collate function, and Fetch in the place of fetch; -1 if it cannot be. */
+static int take_place(struct fetch *f, PyObject *fetcher)
+{
+    struct timed *t = (struct timed *)f->stand_in;
+    if (stand_in(fetcher, str_collate_fn, f->stand_in, &t->collate) < 0)
+        return -1;
+    t->trusted = t->collate == torch_collate;
+    return PyObject_SetAttr(fetcher, str_fetch, (PyObject *)f);
+}
+
+int making_wake(PyObject *object)
+{
+    if ((PyObject *)Py_TYPE(object) != fetch_type)
+        return 0;
+    struct fetch *f = (struct fetch *)object;
+    f->counted = 1;
+    if (f->rest == 0 || --f->rest > 0)
+        return 1;
+    PyObject *fetcher = PyWeakref_GetObject(f->fetcher);
+    if (fetcher && fetcher != Py_None && take_place(f, fetcher) < 0) {
+        PyErr_Clear();
+        core_missing(SIGNAL_COLLATE);
+    }
+    return 1;
+}
+
 /* How many samples a batch has that was made without lists of them. */
 static uint32_t ask_count(struct fetch *f, PyObject *batch)
 {
@@ -252,7 +293,7 @@ static void answer_sampler(void)
     PyErr_Restore(type, error, trace);
 }
 
-static void batch_ends(struct here *here, struct fetch *f, PyObject *batch)
+static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
     here->making = 0;
@@ -261,8 +302,8 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *batch)
     if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
         core_missing(SIGNAL_COLLATE);
     int quick = !is_worker && t->end_ns && t->end_ns - t->begin_ns < QUICK_BATCH_NS;
-    if (quick && ++quick_batches > FIRST) {
-        f->rest = SELDOM - 1;
+    if (quick && ++quick_batches > FIRST && f->counted) {
+        go_to_rest(f, fetcher);
         f->every = 1;
     } else if (t->samples > 0) {
         f->every = t->fetched_ns - t->begin_ns < (uint64_t)t->samples * QUICK_NS ? SELDOM : 1;
@@ -285,18 +326,7 @@ static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetche
     PyObject *batch = call_plain(f, fetcher, args, kwargs);
     if (dressed)
         undress(f, fetcher);
-    batch_ends(here, f, batch);
-    return batch;
-}
-
-/* One of the quick batches that are let be; what it makes inside itself is still no batch. */
-static PyObject *call_untimed(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *args,
-                              PyObject *kwargs)
-{
-    f->rest--;
-    here->making = 1;
-    PyObject *batch = call_plain(f, fetcher, args, kwargs);
-    here->making = 0;
+    batch_ends(here, f, fetcher, batch);
     return batch;
 }
 
@@ -314,8 +344,6 @@ static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
     Py_INCREF(f);
     if (here->making || open || !leat_recording())
         batch = call_plain(f, fetcher, args, kwargs);
-    else if (f->rest > 0)
-        batch = call_untimed(here, f, fetcher, args, kwargs);
     else
         batch = call_timed(here, f, fetcher, args, kwargs);
     Py_DECREF(f);
@@ -339,7 +367,7 @@ static PyType_Spec fetch_spec = {
     .slots = fetch_slots,
 };
 
-/* A Fetch for the fetcher, owned; its stand-in is in the place of the collate function already. */
+/* A Fetch for the fetcher, owned; not in its place yet. */
 static PyObject *new_fetch(PyObject *fetcher, PyObject *count, struct timed *t, int iterable)
 {
     struct fetch *f = PyObject_GC_New(struct fetch, (PyTypeObject *)fetch_type);
@@ -368,10 +396,7 @@ static PyObject *core_time_fetcher(PyObject *self, PyObject *args)
         return NULL;
     struct timed *t = timed_new(loader, single);
     PyObject *fetch = t ? new_fetch(fetcher, count, t, iterable) : NULL;
-    int bad = !fetch || stand_in(fetcher, str_collate_fn, (PyObject *)t, &t->collate) < 0 ||
-              PyObject_SetAttr(fetcher, str_fetch, fetch) < 0;
-    if (!bad)
-        t->trusted = t->collate == torch_collate;
+    int bad = !fetch || take_place((struct fetch *)fetch, fetcher) < 0;
     Py_XDECREF(fetch);
     Py_XDECREF(t);
     if (bad)

@@ -2,7 +2,8 @@
  * intervals filled in, the run's one verdict first.
  *
  * The order is a total one, so that the same database always gives the same list:
- *   1. what stopped or slowed the run as a whole (OOM, throttling, memory at its end);
+ *   1. what stopped or slowed the run as a whole (OOM, throttling, memory at its end), and mere
+ *      remarks last;
  *   2. the share of time that it would give back, stragglers first on a tie;
  *   3. severity;
  *   4. the step time before the rest, and then the order of the rules.
@@ -28,6 +29,8 @@ static int comes_before(const struct finding *a, const struct finding *b)
 {
     if (a->stops_run != b->stops_run)
         return a->stops_run;
+    if (a->remark != b->remark)
+        return b->remark;
     if (fabs(a->share - b->share) > TIE_SHARE)
         return a->share > b->share;
     if (is_straggler(a) != is_straggler(b))

@@ -36,6 +36,7 @@ struct finding {
     char *setting;         /* the change predicted: "num_workers=4,persistent_workers=True" */
     double confidence;     /* 0..1 */
     int stops_run;         /* memory, OOM, throttling that stopped or slowed the run */
+    int remark;            /* nothing that the user could change: never the verdict */
     struct evidence *evidence;
     size_t evidence_count;
     struct place *where;

@@ -8,7 +8,7 @@ void rule_balanced(const struct facts *facts, struct findings *found)
     if (!r)
         return;
     for (size_t i = 0; i < found->count; i++)
-        if (found->items[i].section == SECTION_STEP_TIME)
+        if (found->items[i].section == SECTION_STEP_TIME && !found->items[i].remark)
             return;
     struct finding *f = findings_add(found, "BALANCED", SECTION_STEP_TIME, SEVERITY_INFO);
     if (!f)

@@ -279,6 +279,7 @@ static void tell(const struct facts *facts, struct stalls *s, struct findings *f
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     find_period(s);
     find_phase(s);
+    f->remark = machine;
     if (!machine) {
         f->share = s->excess_ms / r->kept_ms;
         f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s->excess_ms);

@@ -1,7 +1,7 @@
--- The slow steps had no CPU: half of their time was stolen, half spent in the queue. A remark.
--- expect: INTERMITTENT STALL info
+-- The slow steps had no CPU: half of their time was stolen, half spent in the queue. A remark,
+-- never the verdict.
 -- expect: COMPUTE-BOUND info
--- says: had no CPU
+-- expect: INTERMITTENT STALL info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, forward) VALUES (0, 60, 130, 500);

@@ -1,0 +1,234 @@
+/* _next.c: next() of an iterator, which runs in every step of a training.
+ *
+ * In a loop of its own all of this takes a fraction of a microsecond; between two steps, whose code
+ * and data have displaced everything else from the caches, some ten times that. So it is written to
+ * touch little: one function in C, one object of leat's own (the iterator's mark), and of torch
+ * what the step has just used.
+ */
+#include "_core_python.h"
+
+/* Set once by the hooks; all owned. */
+static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end, *tick;
+static PyObject *tensor_type;
+static PyObject *no_arguments, *str_leat, *mark_type;
+
+/* What next() has to know of an iterator. */
+struct mark {
+    PyObject_HEAD PyObject *maker; /* owned: the data queue, or the Fetch of _making.c, or None */
+    uint64_t loader, iteration, size;
+};
+
+static PyObject *mark_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    unsigned long long loader, iteration, size;
+    PyObject *maker;
+    if (!PyArg_ParseTuple(args, "KKKO", &loader, &iteration, &size, &maker))
+        return NULL;
+    struct mark *mark = (struct mark *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!mark)
+        return NULL;
+    mark->loader = loader;
+    mark->iteration = iteration;
+    mark->size = size;
+    core_keep(&mark->maker, maker);
+    return (PyObject *)mark;
+}
+
+static int mark_traverse(struct mark *mark, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(mark));
+    Py_VISIT(mark->maker);
+    return 0;
+}
+
+static int mark_clear(struct mark *mark)
+{
+    Py_CLEAR(mark->maker);
+    return 0;
+}
+
+static void mark_dealloc(struct mark *mark)
+{
+    PyTypeObject *type = Py_TYPE(mark);
+    PyObject_GC_UnTrack(mark);
+    mark_clear(mark);
+    PyObject_GC_Del(mark);
+    Py_DECREF(type);
+}
+
+static PyType_Slot mark_slots[] = {
+    {Py_tp_new,      mark_new                                                               },
+    {Py_tp_dealloc,  mark_dealloc                                                           },
+    {Py_tp_traverse, mark_traverse                                                          },
+    {Py_tp_clear,    mark_clear                                                             },
+    {Py_tp_doc,      "Mark(loader, iteration << 32, batch size or 0, maker) of an iterator."},
+    {0,              NULL                                                                   },
+};
+
+static PyType_Spec mark_spec = {
+    .name = "leat._core.Mark",
+    .basicsize = sizeof(struct mark),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = mark_slots,
+};
+
+/* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
+ * NULL without an exception when it has none. */
+static struct mark *read_mark(PyObject *iterator)
+{
+    PyObject *mark = PyObject_GetAttr(iterator, str_leat);
+    if (!mark) {
+        PyErr_Clear();
+        mark = PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
+    }
+    if (mark && (PyObject *)Py_TYPE(mark) == mark_type)
+        return (struct mark *)mark;
+    PyErr_Clear();
+    Py_XDECREF(mark);
+    return NULL;
+}
+
+/* The common cases of samples() in _hooks_data.py, without a call: a list or tuple whose first
+ * element is a tensor of `expected` rows, or which has that length itself. 0: another case. */
+static uint64_t quick_count(PyObject *batch, uint64_t expected)
+{
+    int list = PyList_CheckExact(batch);
+    Py_ssize_t length = list                        ? PyList_Size(batch)
+                        : PyTuple_CheckExact(batch) ? PyTuple_Size(batch)
+                                                    : 0;
+    if (length == 0 || expected == 0)
+        return 0;
+    if ((uint64_t)length == expected)
+        return expected;
+    PyObject *first = list ? PyList_GetItem(batch, 0) : PyTuple_GetItem(batch, 0);
+    if ((PyObject *)Py_TYPE(first) != tensor_type)
+        return 0;
+    Py_ssize_t rows = PyObject_Size(first); /* quicker than its shape, which is made anew */
+    if (rows < 0)
+        PyErr_Clear();
+    return (uint64_t)rows == expected ? expected : 0;
+}
+
+static uint64_t count_of(PyObject *batch, uint64_t expected)
+{
+    struct here *here = core_here();
+    uint64_t count = here->made > 0 ? (uint64_t)here->made : quick_count(batch, expected);
+    if (count)
+        return count & UINT32_MAX;
+    PyObject *answer =
+        PyObject_CallFunction(count_samples, "OK", batch, (unsigned long long)expected);
+    count = answer ? core_unpack(answer) : 0;
+    Py_XDECREF(answer);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return count & UINT32_MAX;
+}
+
+static void call_quietly(PyObject *callable, PyObject *args)
+{
+    PyObject *result = args ? PyObject_Call(callable, args, NULL) : NULL;
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(result);
+}
+
+static unsigned ask_nograd(void)
+{
+    PyObject *enabled = PyObject_Call(grad_enabled, no_arguments, NULL);
+    if (!enabled)
+        PyErr_Clear();
+    Py_XDECREF(enabled);
+    return enabled == Py_False ? LEAT_REC_NOGRAD : 0;
+}
+
+/* A next() that raised: the loader's iteration is over, by its end or by a failure. */
+static void next_failed(const struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
+{
+    uint64_t loader = mark ? mark->loader : 0;
+    PyObject *type, *error, *trace;
+    flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
+    PyErr_Fetch(&type, &error, &trace);
+    leat_record(LEAT_REC_FETCH, flags, (uint32_t)loader, mark ? mark->iteration : 0, t0, t1);
+    PyObject *args = Py_BuildValue("(K)", (unsigned long long)loader);
+    call_quietly(on_end, args);
+    Py_XDECREF(args);
+    PyErr_Restore(type, error, trace);
+}
+
+static void next_came(const struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
+                      uint64_t t0, uint64_t t1)
+{
+    uint32_t loader = mark ? (uint32_t)mark->loader : 0;
+    uint64_t arg = (mark ? mark->iteration : 0) | count_of(batch, mark ? mark->size : 0);
+    leat_record(LEAT_REC_FETCH, flags, loader, arg, t0, t1);
+    if (ready >= 0)
+        leat_part(loader, LEAT_PART_READY, (uint64_t)ready, 0);
+    if (core_due(t1))
+        call_quietly(tick, no_arguments);
+}
+
+static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
+{
+    const uint32_t bit = 1u << LEAT_REC_FETCH;
+    struct here *here = core_here();
+    if (here->inside & bit)
+        return PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+    if (!here->spoken && core_speak_first() < 0)
+        PyErr_Clear();
+    struct mark *mark = read_mark(iterator);
+    int64_t ready = -1;
+    if (mark && mark->maker != Py_None && !making_wake(mark->maker))
+        ready = handover_ready(iterator, mark->maker);
+    unsigned flags = ask_nograd();
+    here->inside |= bit;
+    here->made = 0;
+    here->loader = mark ? (int64_t)mark->loader : LOADER_UNKNOWN;
+    uint64_t t0 = leat_now_ns();
+    PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+    uint64_t t1 = leat_now_ns();
+    here->inside &= ~bit;
+    if (batch)
+        next_came(mark, flags, ready, batch, t0, t1);
+    else
+        next_failed(mark, flags, t0, t1);
+    Py_XDECREF(mark);
+    return batch;
+}
+
+static PyObject *core_on_next(PyObject *self, PyObject *args)
+{
+    PyObject *given[7];
+    if (!PyArg_ParseTuple(args, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
+                          &given[5], &given[6]))
+        return NULL;
+    core_keep(&next_original, given[0]);
+    core_keep(&grad_enabled, given[1]);
+    core_keep(&count_samples, given[2]);
+    core_keep(&mark_of, given[3]);
+    core_keep(&on_end, given[4]);
+    core_keep(&tick, given[5]);
+    core_keep(&tensor_type, given[6]);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef next_methods[] = {
+    {"fetch_next", core_fetch_next, METH_O,       "fetch_next(iterator): its next(), recorded." },
+    {"on_next",    core_on_next,    METH_VARARGS,
+     "on_next(next, grad_enabled, count_samples, mark_of, on_end, tick, Tensor): what it needs."},
+    {NULL,         NULL,            0,            NULL                                          },
+};
+
+int next_add(PyObject *module)
+{
+    no_arguments = PyTuple_New(0);
+    str_leat = PyUnicode_InternFromString("_leat");
+    mark_type = PyType_FromSpec(&mark_spec);
+    if (!no_arguments || !str_leat || !mark_type)
+        return -1;
+    Py_INCREF(mark_type);
+    if (PyModule_AddObject(module, "Mark", mark_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, next_methods);
+}
