@@ -53,6 +53,7 @@ look() {
     need libsqlite3-dev has_library sqlite3
     need libjansson-dev has_library jansson
     need libcmocka-dev has_library cmocka
+    need libdeflate-dev has_library libdeflate
     need zlib1g-dev has_library zlib # SQLite, linked statically, wants it
     need python3 has "$PYTHON"
     need python3-dev has_headers
@@ -101,7 +102,7 @@ set_up_venv() {
         stage 'Python environment (.venv)' "$PYTHON" -m venv .venv
     fi
     local wanted=()
-    mapfile -t wanted < <(lacking "$TORCH" numpy pillow pytest jsonschema ruff setuptools)
+    mapfile -t wanted < <(lacking "$TORCH" numpy h5py pillow pytest jsonschema ruff setuptools)
     if [ ${#wanted[@]} -gt 0 ]; then
         stage "pip: ${wanted[*]}" .venv/bin/python -m pip install --disable-pip-version-check \
             --no-input "${wanted[@]}" ||

@@ -199,6 +199,30 @@ struct leat_packed {
 int leat_source_packed(struct leat_source *source, const struct leat_packed *packed,
                        struct leat_source **ret_source, struct leat_err *err);
 
+/* Datasets of an HDF5 file, one field each, all of one length. libhdf5 is asked once, in a process
+ * of its own, where they lie; then the file is mapped and read without it. Contiguous, compact and
+ * chunked; gzip, lzf, shuffle and fletcher32; numbers, bools and h5py's complex numbers in either
+ * byte order. Other types and filters, virtual datasets, and data or links that lead into other
+ * files are refused.
+ *
+ * Packed chunks are unpacked whole and kept: an order that stays near (SEQUENTIAL, WINDOW) unpacks
+ * each once an epoch, FULL again and again. The usual window holds whole chunks, 4096 samples or
+ * what fits. */
+struct leat_hdf5 {
+    const char *path;
+    const char *const *datasets;  /* "images", "group/labels" */
+    const char *const *names;     /* of the fields; NULL: those of the datasets */
+    uint32_t count;               /* of datasets */
+    uint64_t cache_bytes;         /* most that unpacked chunks take, but for one chunk a thread that
+                                     is in use; never less than two chunks of every dataset. 0: an
+                                     eighth of the machine's memory, 1 GiB at most */
+    const char *const *libraries; /* where libhdf5 may be, tried before the usual names */
+    uint32_t libraries_count;
+    int silence_ms; /* libhdf5 must get on with the file within this time; 0: a minute */
+};
+int leat_source_hdf5(const struct leat_hdf5 *hdf5, struct leat_source **ret_source,
+                     struct leat_err *err);
+
 /* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
  *
  * For sources whose values are files of their own: members of a tar, values of an LMDB, files.

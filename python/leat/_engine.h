@@ -1,6 +1,7 @@
 /* _engine.h: what the files that bind the loader (include/leat/loader.h) to Python share.
  *
  *     _engine_source.c   Source: where samples lie
+ *     _engine_hdf5.c     the one of HDF5 files
  *     _engine_tar.c      the one of tar shards
  *     _engine_values.c   those of LMDB files and of files in folders
  *     _engine_lengths.c  those of samples of different length; plans of batches by length
@@ -19,6 +20,7 @@
 /* The types and constants, added to the module: 0, or -1 with an exception. */
 int engine_add(PyObject *module);
 int engine_source_add(PyObject *module);
+int engine_hdf5_add(PyObject *module);
 int engine_tar_add(PyObject *module);
 int engine_values_add(PyObject *module);
 

@@ -313,7 +313,7 @@ int engine_source_add(PyObject *module)
         return -1;
     LEAT_DTYPES(X)
 #undef X
-    if (engine_tar_add(module) < 0 || engine_values_add(module) < 0)
+    if (engine_hdf5_add(module) < 0 || engine_tar_add(module) < 0 || engine_values_add(module) < 0)
         return -1;
     if (engine_lengths_add(module) < 0)
         return -1;

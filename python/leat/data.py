@@ -7,6 +7,7 @@ tensors, alone or in the structure they were given in.
     Tensors    tensors and arrays in memory
     Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
+    Hdf5       datasets of an HDF5 file
     Tar        tar shards in the layout of WebDataset
     Lmdb       values of an LMDB file
     Files      files in folders, one a sample
@@ -24,11 +25,12 @@ from torch.utils.data import Dataset
 
 from leat import _core
 from leat._data_files import Files
+from leat._data_hdf5 import Hdf5
 from leat._data_lmdb import Lmdb
 from leat._data_tar import Tar
 from leat._lowered import NAMES, Lowered, lowered_tensors, only, shapes
 
-__all__ = ["Files", "Lmdb", "Npy", "Tar", "Tensors", "Tokens"]
+__all__ = ["Files", "Hdf5", "Lmdb", "Npy", "Tar", "Tensors", "Tokens"]
 
 
 def _as_tensor(array):
@@ -365,4 +367,4 @@ def _read_index(path):
 
 
 # What _lower.py asks for lowered(); a subclass may have code of its own.
-CLASSES = (Files, Lmdb, Npy, Tar, Tensors, Tokens)
+CLASSES = (Files, Hdf5, Lmdb, Npy, Tar, Tensors, Tokens)

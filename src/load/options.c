@@ -140,7 +140,7 @@ static int settle_order(struct leat_loader *l, struct leat_err *err)
     if (!o->mix)
         o->mix = MIX_BLOCKS;
     if (!o->window)
-        o->window = WINDOW_SAMPLES;
+        o->window = l->source->window > 0 ? l->source->window : WINDOW_SAMPLES;
     /* A group of mixed blocks is one permutation: block * mix must fit. */
     if (o->block < 1 || o->window < 1 || o->mix < 1 || o->mix > SAMPLER_MOST_MIX ||
         o->block > INT64_MAX / SAMPLER_MOST_MIX)

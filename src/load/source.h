@@ -57,6 +57,7 @@ struct leat_source {
     char *descr[LEAT_MAX_FIELDS]; /* owned; what field[].descr shows, or NULL */
     char text[256];
     double sample_ns; /* guess of what one sample costs to read: sizes the pieces of work */
+    int64_t window;   /* samples of LEAT_ORDER_WINDOW that are read best together; 0: any */
 };
 
 /* Allocates `bytes` (>= sizeof(struct leat_source)), zeroed, with one reference. */

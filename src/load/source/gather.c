@@ -99,7 +99,7 @@ static uint8_t *copy_items(const struct gather *g, const uint8_t *from, uint32_t
     return place;
 }
 
-static void swap_bytes(uint8_t *place, uint64_t bytes, uint32_t unit)
+void gather_swap(uint8_t *place, uint64_t bytes, uint32_t unit)
 {
     for (uint64_t at = 0; at < bytes; at += unit)
         for (uint32_t i = 0, j = unit - 1; i < j; i++, j--) {
@@ -119,7 +119,7 @@ void gather_rows(const struct gather *g, const int64_t *indices, size_t count, u
             next = copy_items(g, g->base + indices[i] * g->stride_bytes, 0, next);
     }
     if (g->swap_bytes)
-        swap_bytes(place, count * g->row_bytes, g->swap_bytes);
+        gather_swap(place, count * g->row_bytes, g->swap_bytes);
 }
 
 double gather_cost_ns(const struct gather *g)

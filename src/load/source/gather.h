@@ -27,6 +27,9 @@ void gather_init(struct gather *g, const void *base, uint32_t item_bytes, uint32
 
 void gather_rows(const struct gather *g, const int64_t *indices, size_t count, uint8_t *place);
 
+/* Turns the bytes of each `unit` of them. */
+void gather_swap(uint8_t *place, uint64_t bytes, uint32_t unit);
+
 /* What one row costs, in nanoseconds, to an order of magnitude. */
 double gather_cost_ns(const struct gather *g);
 
