@@ -64,7 +64,7 @@ def lowered_tensors(tensors, build, name):
         return "there are no tensors"
     fields = []
     for number, tensor in enumerate(tensors):
-        reason = _unfit(tensor)
+        reason = unfit(tensor)
         if reason:
             return f"tensor {number} {reason}" if len(tensors) > 1 else f"the tensor {reason}"
         size = tensor.element_size()
@@ -78,7 +78,7 @@ def lowered_tensors(tensors, build, name):
     return Lowered(key, lambda: _core.source_memory(fields, tensors), build, text)
 
 
-def _unfit(tensor):
+def unfit(tensor):
     """Why default_collate would make more of its rows than their values; None if it would not."""
     if type(tensor) is not torch.Tensor:
         return f"is a {type(tensor).__qualname__}"

@@ -7,6 +7,9 @@ tensors, alone or in the structure they were given in.
     Tensors    tensors and arrays in memory
     Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
+    Ragged     tensors of different length in memory
+    Documents  those of a file of tokens with Megatron's index
+    Packed     documents joined and cut into rows of one length
     Hdf5       datasets of an HDF5 file
     Tar        tar shards in the layout of WebDataset
     Lmdb       values of an LMDB file
@@ -16,7 +19,6 @@ tensors, alone or in the structure they were given in.
 import operator
 import os
 import struct
-import warnings
 import zipfile
 
 import numpy
@@ -27,90 +29,26 @@ from leat import _core
 from leat._data_files import Files
 from leat._data_hdf5 import Hdf5
 from leat._data_lmdb import Lmdb
+from leat._data_ragged import Documents, Packed, Ragged
 from leat._data_tar import Tar
 from leat._lowered import NAMES, Lowered, lowered_tensors, only, shapes
+from leat._structured import Structured, as_tensor, one_index, structure_of
 
-__all__ = ["Files", "Hdf5", "Lmdb", "Npy", "Tar", "Tensors", "Tokens"]
-
-
-def _as_tensor(array):
-    """A tensor over the same memory; an array that may not be written is shared all the same, as
-    nothing here writes to it."""
-    if isinstance(array, torch.Tensor):
-        return array
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        return torch.as_tensor(array)
-
-
-def _is_namedtuple(value):
-    return isinstance(value, tuple) and hasattr(value, "_fields")
+__all__ = [
+    "Documents",
+    "Files",
+    "Hdf5",
+    "Lmdb",
+    "Npy",
+    "Packed",
+    "Ragged",
+    "Tar",
+    "Tensors",
+    "Tokens",
+]
 
 
-def _structure_of(arrays, named):
-    """What was given to a constructor as one structure: alone, a tuple, or a dict."""
-    if named:
-        if arrays:
-            raise TypeError("give all by position or all by name")
-        return dict(named)
-    if not arrays:
-        raise TypeError("there is nothing to read")
-    if len(arrays) == 1:
-        return arrays[0]
-    return tuple(arrays)
-
-
-class _Structured(Dataset):
-    """Leaves of one length, in a structure of tuples, lists and dicts one level deep."""
-
-    def _take_leaves(self, structure, convert):
-        if isinstance(structure, dict):
-            self.names = tuple(structure)
-            leaves = structure.values()
-        elif isinstance(structure, (list, tuple)):
-            self.names = None
-            leaves = structure
-        else:
-            self.names = None
-            leaves = [structure]
-        self.kind = dict if isinstance(structure, dict) else type(structure)
-        if not isinstance(structure, (dict, list, tuple)):
-            self.kind = None
-        self.leaves = tuple(convert(leaf) for leaf in leaves)
-
-    def build(self, leaves):
-        """The structure of a sample, or of a batch, from its leaves."""
-        if self.kind is None:
-            return leaves[0]
-        if self.kind is dict:
-            return dict(zip(self.names, leaves))
-        if hasattr(self.kind, "_fields"):
-            return self.kind(*leaves)
-        return self.kind(leaves)
-
-    def build_batch(self, leaves):
-        """As build, for a batch: default_collate makes a list of a tuple."""
-        return list(leaves) if self.kind is tuple else self.build(leaves)
-
-    def __getitem__(self, index):
-        index = _one_index(index, len(self))
-        return self.build([self._row(leaf, index) for leaf in self.leaves])
-
-    def __getitems__(self, indices):
-        return [self[index] for index in indices]
-
-    def _row(self, leaf, index):
-        return leaf[index]
-
-
-def _one_index(index, length):
-    index = operator.index(index)
-    if not -length <= index < length:
-        raise IndexError(f"index {index} is out of range: there are {length} samples")
-    return index if index >= 0 else index + length
-
-
-class Tensors(_Structured):
+class Tensors(Structured):
     """Tensors or arrays in memory, a sample being one row of each.
 
     Tensors(x)             a sample is a tensor
@@ -119,7 +57,7 @@ class Tensors(_Structured):
     """
 
     def __init__(self, *arrays, **named):
-        self._take_leaves(_structure_of(arrays, named), _as_tensor)
+        self._take_leaves(structure_of(arrays, named), as_tensor)
         if not self.leaves:
             raise ValueError("there is nothing to read")
         for leaf in self.leaves:
@@ -136,7 +74,7 @@ class Tensors(_Structured):
         return lowered_tensors(self.leaves, self.build_batch, "Tensors")
 
 
-class Npy(_Structured):
+class Npy(Structured):
     """.npy files, memory-mapped, a sample being one row of each.
 
     Npy("x.npy"), Npy("x.npy", "y.npy") and Npy(image="x.npy", label="y.npy") give samples as
@@ -145,7 +83,7 @@ class Npy(_Structured):
     """
 
     def __init__(self, *paths, **named):
-        structure = _structure_of(paths, named)
+        structure = structure_of(paths, named)
         if isinstance(structure, (str, os.PathLike)) and os.fspath(structure).endswith(".npz"):
             structure = _npz_parts(os.fspath(structure))
         self._take_leaves(structure, _npy_part)
@@ -161,7 +99,7 @@ class Npy(_Structured):
         return self._arrays[0].shape[0]
 
     def __getitem__(self, index):
-        index = _one_index(index, len(self))
+        index = one_index(index, len(self))
         return self.build([_of_row(array[index]) for array in self._arrays])
 
     def build_batch(self, leaves):
@@ -321,7 +259,7 @@ class Tokens(Dataset):
         return max((len(self._tokens) - self.length) // self.stride + 1, 0)
 
     def __getitem__(self, index):
-        start = _one_index(index, len(self)) * self.stride
+        start = one_index(index, len(self)) * self.stride
         return torch.from_numpy(self._tokens[start : start + self.length].astype(numpy.int64))
 
     def __getitems__(self, indices):
@@ -367,4 +305,4 @@ def _read_index(path):
 
 
 # What _lower.py asks for lowered(); a subclass may have code of its own.
-CLASSES = (Files, Hdf5, Lmdb, Npy, Tar, Tensors, Tokens)
+CLASSES = (Documents, Files, Hdf5, Lmdb, Npy, Packed, Ragged, Tar, Tensors, Tokens)
