@@ -136,10 +136,20 @@ class Tar(Dataset):
             ("tar", id(source)),
             lambda: source,
             self.build_batch,
-            f"Tar, mapped: {source.text}",
+            f"{len(self.shards)} tar shards, mapped: {self._described()}, {len(self)} samples",
             self._variable,
             self._as_bytes,
         )
+
+    def _described(self):
+        texts = []
+        for f, (name, dtype, _, _, shape) in enumerate(self._source.fields[1:], 1):
+            kind = self._kinds[f]
+            if f not in self._as_bytes:
+                some = ["*"] if f in self._variable else []
+                kind = f"{dtype}[{'x'.join([*some, *map(str, shape)])}]"
+            texts.append(f"{name} {kind}")
+        return ", ".join(texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
 
     def __getstate__(self):  # shards are opened anew, not sent
         return {key: self.__dict__[key] for key in ("shards", "fields", "_given")}

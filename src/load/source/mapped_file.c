@@ -17,6 +17,8 @@ static int map(struct mapped_file *file, struct leat_err *err)
     if (!S_ISREG(info.st_mode))
         return err_set(err, -LEAT_E_FOREIGN, "%s is not a regular file.", file->path);
     file->bytes = (uint64_t)info.st_size;
+    file->device = info.st_dev;
+    file->inode = info.st_ino;
     if (!file->bytes)
         return 0;
     void *base = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, file->fd, 0);
@@ -63,10 +65,24 @@ void mapped_file_close(struct mapped_file *file)
     *file = (struct mapped_file){.fd = -1};
 }
 
+void mapped_file_let_go(struct mapped_file *file)
+{
+    if (file->path && file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}
+
 uint64_t mapped_file_extent(const struct mapped_file *file)
 {
     struct stat info;
-    if (fstat(file->fd, &info) < 0 || info.st_size < 0)
+    if (file->fd < 0) { /* another file of that name, or none: ours has no name to be cut by */
+        if (stat(file->path, &info) < 0 || info.st_dev != file->device ||
+            info.st_ino != file->inode)
+            return file->bytes;
+    } else if (fstat(file->fd, &info) < 0) {
+        return 0;
+    }
+    if (info.st_size < 0)
         return 0;
     return (uint64_t)info.st_size < file->bytes ? (uint64_t)info.st_size : file->bytes;
 }

@@ -29,7 +29,8 @@ enum {
     TIMEOUT_S = 60,
     TRIES = 3,
     POLL_MS = 50,
-    EXTENTS = 32 /* shards of one request whose size is looked up only once */
+    DESCRIPTORS_MOST = 256, /* shards that keep theirs; many systems give a process 1024 */
+    EXTENTS = 32            /* shards of one request whose size is looked up only once */
 };
 
 struct shard {
@@ -95,6 +96,9 @@ static int read_key(const struct shard *shard, size_t row, uint64_t extent,
 {
     const char *key;
     struct tar_walk walk = walk_at(shard, row, extent);
+    if (walk.at + TAR_BLOCK > extent)
+        return err_set(err, -LEAT_E_CORRUPT, "the file was cut short to %llu bytes.",
+                       (unsigned long long)extent);
     int bytes = tar_index_key(&walk, &key, err);
     if (bytes < 0)
         return bytes;
@@ -335,15 +339,16 @@ static int open_shard(struct opening *o, uint32_t number, struct leat_err *err)
     struct shard *shard = &t->shards[number];
     const struct mapped_file *file = &shard->file.file;
     int failed = shard_file_open(&shard->file, o->asked->shards[number], &o->cache, err);
-    if (!failed && o->learning) {
+    if (!failed && o->learning)
         failed = learn_fields(t, shard, err);
-        if (failed == 0) /* no sample in it: nothing to index */
-            return shard_file_keep(&shard->file, err);
-    }
-    if (failed >= 0)
+    if (failed >= 0 && t->wanted.fields) /* else there is no sample in it */
         failed =
             tar_index_parse(&shard->index, file->path, file->base, file->bytes, &t->wanted, err);
-    return failed < 0 ? failed : shard_file_keep(&shard->file, err);
+    if (failed >= 0)
+        failed = shard_file_keep(&shard->file, err);
+    if (failed >= 0 && t->shard_count > DESCRIPTORS_MOST)
+        mapped_file_let_go(&shard->file.file);
+    return failed;
 }
 
 static int take_shard(struct opening *o, uint32_t *ret_number)

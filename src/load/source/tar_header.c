@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Where what is needed lies in a header. */
+/* Where things lie in a header. */
 enum {
     NAME_AT = 0,
     NAME_BYTES = 100,
@@ -31,7 +31,7 @@ static int damaged(const struct tar_walk *walk, uint64_t at, const char *what, s
                    (unsigned long long)at, what);
 }
 
-/* Octal digits up to a blank or NUL, blanks before them; -1 for anything else. */
+/* Octal digits, blanks before and behind them, up to a NUL; -1 for anything else. */
 static int64_t parse_octal(const uint8_t *field, size_t bytes)
 {
     size_t i = 0;
@@ -43,16 +43,18 @@ static int64_t parse_octal(const uint8_t *field, size_t bytes)
             return -1;
         value = value * 8 + (field[i] - '0');
     }
-    return i == bytes || field[i] == ' ' || field[i] == 0 ? value : -1;
+    while (i < bytes && field[i] == ' ')
+        i++;
+    return i == bytes || field[i] == 0 ? value : -1;
 }
 
 /* Octal, or GNU's base 256: a first byte of 0x80, then a number of big bytes first. */
-static int64_t parse_size(const uint8_t *field)
+static int64_t parse_number(const uint8_t *field, size_t bytes)
 {
-    if (!(field[0] & 0x80))
-        return parse_octal(field, SIZE_BYTES);
-    int64_t value = field[0] & 0x7f;
-    for (size_t i = 1; i < SIZE_BYTES; i++) {
+    if (field[0] != 0x80)
+        return parse_octal(field, bytes);
+    int64_t value = 0;
+    for (size_t i = 1; i < bytes; i++) {
         if (value >> 55)
             return -1;
         value = value << 8 | field[i];
@@ -76,6 +78,27 @@ static int checksum_holds(const uint8_t *block)
     }
     int64_t said = parse_octal(block + CHECKSUM_AT, CHECKSUM_BYTES);
     return said == (int64_t)sum || said == as_signed;
+}
+
+/* Owner, times and the like are not needed; but one that is no number is the mark of a header that
+ * is none, or of a damaged one that happens to have its checksum. 0xff begins a negative one. */
+static int numbers_hold(const uint8_t *header)
+{
+    static const struct {
+        uint16_t at, bytes;
+    } fields[] = {
+        {100, 8 }, /* mode */
+        {108, 8 }, /* user */
+        {116, 8 }, /* group */
+        {136, 12}, /* time */
+        {329, 8 }, /* device, two parts */
+        {337, 8 }
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (header[fields[i].at] != 0xff &&
+            parse_number(header + fields[i].at, fields[i].bytes) < 0)
+            return 0;
+    return 1;
 }
 
 static int is_zero(const uint8_t *block)
@@ -194,9 +217,9 @@ static int check_header(const struct tar_walk *walk, uint8_t *ret_type, uint64_t
     if (!checksum_holds(header))
         return walk->at ? damaged(walk, walk->at, "does not have its checksum", err)
                         : err_set(err, -LEAT_E_FOREIGN, "%s is not a tar archive.", walk->path);
-    int64_t size = parse_size(header + SIZE_AT);
-    if (size < 0)
-        return damaged(walk, walk->at, "has a size that is no number", err);
+    int64_t size = parse_number(header + SIZE_AT, SIZE_BYTES);
+    if (size < 0 || !numbers_hold(header))
+        return damaged(walk, walk->at, "has a number that is none", err);
     *ret_type = header[TYPE_AT];
     *ret_size = (uint64_t)size;
     return 0;
