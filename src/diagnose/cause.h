@@ -27,6 +27,8 @@ struct scene {
     double batches_per_step;
     /* the machine */
     double cores, left, idle; /* cores of the run; those that others leave; idle ones (NaN) */
+    double foreign_cores;     /* that other programs use */
+    double foreign;           /* threads of theirs, running or ready to */
     /* workers of this loader */
     size_t workers;              /* processes seen */
     double busy;                 /* share of their life in which they made batches */
@@ -49,8 +51,6 @@ void scene_done(struct scene *s);
 
 /* The loader as it is, for the what-if model. */
 struct what_if scene_model(const struct scene *s);
-/* The same as if the run had the cores to itself: without the time its own crowd spent queueing. */
-struct what_if scene_model_uncrowded(const struct scene *s);
 void model_scale(struct what_if *w, double make_ms); /* the same spread around another mean */
 
 /* The costliest line of a part that stands for itself (a user's line, or a library's that no line

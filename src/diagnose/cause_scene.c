@@ -173,6 +173,30 @@ static void look_at_parts(struct scene *s)
         s->make_ms = s->fetch.mean + (isnan(s->collate.mean) ? 0 : s->collate.mean);
 }
 
+/* Share of the machine that other programs took; 0 where it was not sampled. */
+static double foreign_cpu(const struct scene *s)
+{
+    struct mean taken = {0};
+    for (size_t i = 0; i < s->facts->sys_sample_count; i++) {
+        const struct sys_sample *sample = &s->facts->sys_samples[i];
+        if (sample->t_ms >= s->from_ms && sample->t_ms <= s->to_ms)
+            mean_add(&taken, sample->cpu_ratio - sample->run_cpu_ratio);
+    }
+    double mean = mean_of(&taken);
+    return mean > 0 ? mean : 0;
+}
+
+/* Threads of other programs, running or ready to. Their CPU time says how many ran; as they share
+ * the cores with the run, as large a part of theirs was kept waiting as of the run's own. */
+static double foreign_threads(const struct scene *s)
+{
+    int workers = s->loader->num_workers > 0 && !isnan(s->worker_cpu);
+    double ran = s->main_cpu + (workers ? (double)s->workers * s->worker_cpu : 0);
+    double queued = s->main_delay + (workers ? (double)s->workers * s->worker_delay : 0);
+    double served = ran / (ran + queued);
+    return s->foreign_cores / (isnan(served) ? 1 : served);
+}
+
 int scene_look(struct scene *s)
 {
     const struct rank_facts *r = s->rank;
@@ -183,10 +207,12 @@ int scene_look(struct scene *s)
     kept_interval(r, &s->from_ms, &s->to_ms);
     s->cores = s->facts->cpus > 0 ? (double)s->facts->cpus : 1;
     s->left = cores_left(s->facts, s->from_ms, s->to_ms);
+    s->foreign_cores = foreign_cpu(s) * s->cores;
     s->idle = (1 - machine_cpu(s->facts, s->from_ms, s->to_ms)) * s->cores;
     s->main_cpu = process_cpu(s->facts, r->pid, s->from_ms, s->to_ms);
     s->main_delay = process_delay(s->facts, r->pid, s->from_ms, s->to_ms);
     look_at_workers(s);
+    s->foreign = foreign_threads(s);
     look_at_parts(s);
     return look_at_lines(s);
 }
@@ -252,50 +278,58 @@ static double making_cpu_ratio(const struct scene *s)
     return ratio < 0 ? 0 : ratio > 1 ? 1 : ratio;
 }
 
+/* What a span of `ms` takes on a core of its own: less `queued_ms`, in which it was ready without
+ * one. As only main threads are seen queueing, and by samples, never below the CPU time. */
+static double without_queue(double ms, double queued_ms, double cpu_ms)
+{
+    double left = ms - known(queued_ms, 0), least = cpu_ms < ms ? cpu_ms : ms;
+    return left > least ? left : least;
+}
+
+/* The hand-over. What exceeds its usual price is the worker's Python, busy with the next batch. */
+static void model_hand_over(const struct scene *s, struct what_if *w)
+{
+    const struct loader_fact *l = s->loader;
+    double unpack = known(s->unpickle.mean, HAND_OVER_MS);
+    double usual = unpack < HAND_OVER_MS ? unpack : HAND_OVER_MS;
+    if (l->pin_memory == 1 && l->num_workers != 0 && !isnan(s->pin.mean)) {
+        w->pin_ms = known(s->unpickle.mean, 0) + s->pin.mean;
+        w->hand_over_ms = QUEUE_MS;
+        return;
+    }
+    w->hand_over_ms = usual + QUEUE_MS;
+    w->busy_extra_ms = (unpack - usual) / (s->busy > 0.1 ? s->busy : 1);
+}
+
+/* All times on a core of their own: what was spent queueing for one is left out, and comes back in
+ * the play, as long as it is for the settings to be tried. */
 struct what_if scene_model(const struct scene *s)
 {
     const struct loader_fact *l = s->loader;
-    double packing = l->num_workers == 0 ? 0 : known(s->pickle.mean, 0);
-    double make_ms = known(s->make_ms, s->wall_ms / s->batches_per_step) + packing;
-    /* What exceeds the usual price of a hand-over is the worker's Python, busy with the next. */
-    double unpack = known(s->unpickle.mean, HAND_OVER_MS);
-    double usual = unpack < HAND_OVER_MS ? unpack : HAND_OVER_MS;
-    struct what_if w = {.rest_ms = s->rest_ms,
-                        .batches_per_step = s->batches_per_step,
+    int alone = l->num_workers == 0;
+    double per_step = s->batches_per_step, packing = alone ? 0 : known(s->pickle.mean, 0);
+    double make_ms = known(s->make_ms, s->wall_ms / per_step) + packing;
+    struct what_if w = {.batches_per_step = per_step,
                         .workers = (int)l->num_workers,
                         .prefetch = l->prefetch_factor > 0 ? (int)l->prefetch_factor : 2,
-                        .cores = s->left,
-                        .all_cores = s->cores};
-    double ran = s->main_cpu + (l->num_workers ? s->worker_cpu : 0);
-    double queued = s->main_delay + (l->num_workers ? s->worker_delay : 0);
-    w.thread_share = known(ran / (ran + queued), 0);
-    model_spread(s, &w, make_ms);
-    w.make_cpu_ms = making_cpu_ratio(s) * make_ms;
-    if (l->pin_memory == 1 && l->num_workers != 0 && !isnan(s->pin.mean)) {
-        w.pin_ms = known(s->unpickle.mean, 0) + s->pin.mean;
-        w.hand_over_ms = QUEUE_MS;
-    } else {
-        w.hand_over_ms = usual + QUEUE_MS;
-        w.busy_extra_ms = (unpack - usual) / (s->busy > 0.1 ? s->busy : 1);
-    }
-    double beside = s->batches_per_step * (l->num_workers == 0 ? w.make_cpu_ms : w.hand_over_ms);
+                        .cores = s->cores,
+                        .foreign = s->foreign};
+    model_hand_over(s, &w);
+    double make_cpu_ms = making_cpu_ratio(s) * make_ms;
+    double beside = per_step * (alone ? make_cpu_ms : w.hand_over_ms);
     double used = s->main_cpu * s->wall_ms - beside;
     w.rest_cpu_ms = isnan(used) ? s->rest_ms : used > 0 ? used : 0;
+    /* The training process queues for all that it computes: the batches too, if it makes them. */
+    double queued = s->main_delay * s->wall_ms;
+    double of_rest = alone ? w.rest_cpu_ms / (w.rest_cpu_ms + beside) : 1;
+    double make_queued = alone ? queued * (1 - of_rest) / per_step
+                               : s->worker_delay / (s->busy > 0 ? s->busy : 1) * make_ms;
+    w.rest_ms = without_queue(s->rest_ms, queued * of_rest, w.rest_cpu_ms);
+    model_spread(s, &w, make_ms);
+    model_scale(&w, without_queue(make_ms, make_queued, make_cpu_ms));
+    w.make_cpu_ms = make_cpu_ms;
     if (l->iterations > 1 && l->batches > 0)
         w.epoch_batches = (int)(l->batches / l->iterations);
-    return w;
-}
-
-struct what_if scene_model_uncrowded(const struct scene *s)
-{
-    struct what_if w = scene_model(s);
-    double queued = s->busy > 0 ? known(s->worker_delay, 0) / s->busy : 0;
-    double cpu_ms = w.make_cpu_ms;
-    queued = queued > 0.99 ? 0.99 : queued;
-    model_scale(&w, what_if_make_ms(&w) * (1 - queued));
-    w.make_cpu_ms = cpu_ms; /* was never queueing */
-    double waited = known(s->main_delay, 0) * s->wall_ms;
-    w.rest_ms = w.rest_ms > 2 * waited ? w.rest_ms - waited : w.rest_ms / 2;
     return w;
 }
 

@@ -273,7 +273,7 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     if (!is_crowded(s))
         return 0;
     double have = (double)s->loader->num_workers, threads = worker_threads(s);
-    struct what_if w = scene_model_uncrowded(s);
+    struct what_if w = scene_model(s);
     int most = (int)(have < floor(s->left) ? have : floor(s->left));
     w.workers = what_if_workers(&w, most > 1 ? most : 1);
     int fewer = have > s->cores; /* else it is the threads inside of them */

@@ -1,5 +1,6 @@
 /* what_if.h: how long a step would take with other settings of its loader. A pure function of
- * measured service times; see what_if.c for the model. Times are milliseconds. */
+ * measured service times; see what_if.c for the model. Times are milliseconds, each as if the one
+ * who takes it had a core to itself. */
 #ifndef LEAT_DIAGNOSE_WHAT_IF_H
 #define LEAT_DIAGNOSE_WHAT_IF_H
 
@@ -7,28 +8,29 @@ enum { WHAT_IF_QUANTILES = 32 };
 
 struct what_if {
     /* one batch */
-    double make_ms[WHAT_IF_QUANTILES]; /* equally likely times to make it, a core to itself */
+    double make_ms[WHAT_IF_QUANTILES]; /* equally likely times to make it */
     double make_cpu_ms;                /* of their mean: on a CPU rather than waiting */
-    double hand_over_ms;               /* in the training process, while it can do nothing else */
-    double busy_extra_ms;              /* more of it while the batch's worker makes the next one */
-    double pin_ms; /* in the pin thread, beside the training; 0: no such thread */
+    double hand_over_ms;  /* in the training process, while it can do nothing else; CPU time */
+    double busy_extra_ms; /* more of it, at the most, while the batch's worker makes the next one */
+    double pin_ms;        /* in the pin thread, beside the training; 0: no such thread */
     /* one step */
     double rest_ms;          /* all but the input */
     double rest_cpu_ms;      /* CPU time of it, over all threads */
     double batches_per_step; /* 1, or more with gradient accumulation */
     /* settings */
-    int workers;         /* 0: the training process makes the batches itself */
-    int prefetch;        /* batches that each worker works ahead (prefetch_factor) */
-    int epoch_batches;   /* after as many the workers begin anew, with nothing ready; 0: never */
-    double cores;        /* that others leave to the run at present */
-    double all_cores;    /* that the run may use; 0: no more than `cores` */
-    double thread_share; /* of a core, that a thread of the run gets when it is ready; 0: unknown */
+    int workers;       /* 0: the training process makes the batches itself */
+    int prefetch;      /* batches that each worker works ahead (prefetch_factor) */
+    int epoch_batches; /* after as many the workers begin anew, with nothing ready; 0: never */
+    /* the machine */
+    double cores;   /* that the run may use; 0: as many as it likes */
+    double foreign; /* threads of other programs, running or ready to, that share them */
 };
 
 /* Milliseconds a step, epoch starts included. */
 double what_if_step_ms(const struct what_if *w);
 
-/* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. */
+/* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. Beyond 16 not
+ * every number is tried: nobody could tell 100 workers from 101. */
 int what_if_workers(const struct what_if *w, int most);
 
 /* Mean of the making times. */

@@ -49,25 +49,55 @@ static void test_cores_are_finite(void **state)
     w.make_cpu_ms = 40;
     w.rest_cpu_ms = 10;
     w.cores = 2;
-    near(what_if_step_ms(&w), 25, 0.001);
+    near(what_if_step_ms(&w), 25, 0.01);
     w.make_cpu_ms = 4; /* the rest of the making waits, which needs no core */
     near(what_if_step_ms(&w), 10, 0.001);
 }
 
-/* One core is left, but others compete for it too: a thread gets half of a core, three get 1.5. */
+/* Other programs are threads like those of the run: the scheduler serves all of them alike. */
 static void test_shared_cores(void **state)
 {
-    struct what_if w = steady(40, 10, 2);
+    struct what_if w = steady(20, 10, 0);
     w.make_cpu_ms = 20;
     w.rest_cpu_ms = 10;
     w.cores = 1;
-    w.all_cores = 2;
-    near(what_if_step_ms(&w), 30, 0.001);
-    w.thread_share = 0.5;
-    near(what_if_step_ms(&w), 20, 0.001);
-    w.make_cpu_ms = 80;
-    w.workers = 8; /* never more than there are */
-    near(what_if_step_ms(&w), 45, 0.001);
+    w.foreign = 1;
+    near(what_if_step_ms(&w), 60, 1e-9); /* every other turn is the other's */
+    w.cores = 2;
+    near(what_if_step_ms(&w), 30, 1e-9); /* a core for each */
+    w = steady(40, 0, 1);
+    w.make_cpu_ms = 40;
+    w.cores = 1;
+    w.foreign = 3;
+    near(what_if_step_ms(&w), 160, 0.001);
+    w.make_cpu_ms = 0; /* waiting needs no core */
+    near(what_if_step_ms(&w), 40, 0.001);
+}
+
+/* Workers that find no core of their own take theirs from the training, and its step gets longer:
+ * 20 of making beside 12 of computing would take 12 with two workers, and 16 on two cores. */
+static void test_workers_slow_the_step(void **state)
+{
+    struct what_if w = steady(20, 12, 2);
+    near(what_if_step_ms(&w), 12, 0.001);
+    w.make_cpu_ms = 20;
+    w.rest_cpu_ms = 12;
+    w.cores = 2;
+    near(what_if_step_ms(&w), 16, 0.01);
+    w.cores = 3;
+    near(what_if_step_ms(&w), 12, 0.001);
+}
+
+/* A step that computes in two threads wants two cores. */
+static void test_threads_of_the_step(void **state)
+{
+    struct what_if w = steady(10, 10, 1);
+    w.make_cpu_ms = 10;
+    w.rest_cpu_ms = 20;
+    w.cores = 2;
+    near(what_if_step_ms(&w), 15, 0.01);
+    w.cores = 3;
+    near(what_if_step_ms(&w), 10, 0.001);
 }
 
 /* Without a spread two workers hide 18 ms behind 10 exactly; with one they do not, and less so the
@@ -88,15 +118,33 @@ static void test_spread_costs(void **state)
     assert_true(what_if_step_ms(&spread) == ahead); /* a function: the same twice */
 }
 
-/* A worker that makes the next batch answers late; one that has nothing to do does not. */
+/* A worker that makes the next batch answers late; one that has nothing to do does not, nor one
+ * that has made it meanwhile. */
 static void test_busy_workers_hand_over_late(void **state)
 {
     struct what_if w = steady(18, 10, 1);
     w.busy_extra_ms = 12;
-    near(what_if_step_ms(&w), 22, 0.001); /* 12 late and 10 of rest, which hide the 18 */
+    near(what_if_step_ms(&w), 18, 0.001); /* 8 late and 10 of rest hide the 18 */
+    w.busy_extra_ms = 1000;
+    near(what_if_step_ms(&w), 18, 0.001);
+    w = steady(18, 10, 2);
+    for (int i = 0; i < WHAT_IF_QUANTILES; i++)
+        w.make_ms[i] = i % 4 == 0 ? 54 : 6;
+    double prompt = what_if_step_ms(&w);
+    w.busy_extra_ms = 12;
+    assert_true(what_if_step_ms(&w) > 1.05 * prompt);
     w = steady(5, 30, 4);
     w.busy_extra_ms = 12;
     near(what_if_step_ms(&w), 30, 0.001);
+}
+
+/* A number that is none ends in none, not in an endless play. */
+static void test_unknown_times(void **state)
+{
+    struct what_if w = steady(10, NAN, 2);
+    assert_true(isnan(what_if_step_ms(&w)));
+    w = steady(NAN, 10, 2);
+    assert_true(isnan(what_if_step_ms(&w)));
 }
 
 /* An epoch of 10 batches begins with the making of one: 40 ms once, then 10 a step. */
@@ -136,7 +184,10 @@ int main(void)
         cmocka_unit_test(test_cores_are_finite),
         cmocka_unit_test(test_spread_costs),
         cmocka_unit_test(test_shared_cores),
+        cmocka_unit_test(test_workers_slow_the_step),
+        cmocka_unit_test(test_threads_of_the_step),
         cmocka_unit_test(test_busy_workers_hand_over_late),
+        cmocka_unit_test(test_unknown_times),
         cmocka_unit_test(test_epochs_begin_empty),
         cmocka_unit_test(test_accumulation),
         cmocka_unit_test(test_fewest_workers_that_do),
