@@ -291,7 +291,7 @@ def print_score(results):
 
 def main():
     options = parse_options()
-    cases = [case for case in read_cases() if options.only in case.name]
+    cases = [case for case in read_cases(options.busy) if options.only in case.name]
     if not cases:
         sys.exit(f"no case has {options.only!r} in its name")
     made = options.logs is None

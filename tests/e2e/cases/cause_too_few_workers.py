@@ -1,10 +1,13 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = TOO_FEW_WORKERS
+# e2e: busy_cause = SLOW_SAMPLE
 # e2e: says = num_workers
+# e2e: busy_says = re\.findall|sample
 # e2e: line = words = re.findall(
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
-"""One worker splits texts into words and is never done in time, while the other cores are idle."""
+"""One worker splits texts into words and is never done in time, while the other core is idle.
+With that one kept busy by somebody else another worker would have nothing to run on."""
 
 import random
 import re
