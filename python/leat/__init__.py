@@ -11,6 +11,7 @@ Nothing here is needed for that. These functions tell leat what it cannot see by
 And what a training that waits for its input may use instead:
 
     leat.DataLoader                torch's DataLoader, its batches made by C threads where it can be
+    leat.BucketSampler             batches of samples of like length, or of a budget of tokens
     leat.data                      datasets it reads in C
 """
 
@@ -21,7 +22,7 @@ import sys
 
 from leat import _core, _state
 
-__all__ = ["DataLoader", "data", "final_summary", "phase", "step", "wrap_loader"]
+__all__ = ["BucketSampler", "DataLoader", "data", "final_summary", "phase", "step", "wrap_loader"]
 __version__ = _core.VERSION
 
 _on = None  # None: not asked yet
@@ -34,6 +35,10 @@ def __getattr__(name):
 
         globals()[name] = DataLoader
         return DataLoader
+    if name == "BucketSampler":
+        from leat._buckets import BucketSampler
+
+        return BucketSampler
     if name == "data":
         return importlib.import_module("leat.data")
     raise AttributeError(f"module 'leat' has no attribute {name!r}")

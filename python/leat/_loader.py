@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader as _TorchLoader
 
 from leat import _loader_engine, _loader_torch, _lower
+from leat._buckets import BucketSampler
 from leat._loader_plan import Counts
 
 ORDERS = ("full", "quasi", "window", "sequential", "torch")
@@ -262,13 +263,17 @@ class DataLoader(_TorchLoader[_Sample]):
                 f"the state is of version {state['leat']}; this leat reads {STATE_VERSION}"
             )
         world_size = self._leat_world()[1]
-        if state["engine"] is None and state["batches"] and state["world_size"] != world_size:
+        sampler = state.get("sampler")
+        if state["batches"] and (sampler is None) == isinstance(self.batch_sampler, BucketSampler):
+            raise ValueError("the state was saved by a loader with another kind of batch_sampler")
+        told = state["engine"] or sampler  # what any number of ranks can take up
+        if not told and state["batches"] and state["world_size"] != world_size:
             raise ValueError(
                 f"the state is of {state['world_size']} ranks and its order was torch's: "
                 f"it cannot be loaded with {world_size}"
             )
-        names = ("epoch", "batches", "random", "engine")
-        self._leat_shared.resume = {name: state[name] for name in names}
+        names = ("epoch", "batches", "random", "engine", "sampler")
+        self._leat_shared.resume = {name: state.get(name) for name in names}
 
     def _by_engine(self):
         return _lower.find(self)[0] is not None

@@ -18,6 +18,8 @@ import time
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, dataloader
 
+from leat._buckets import BucketSampler
+
 _TorchSingle = dataloader._SingleProcessDataLoaderIter
 _TorchMulti = dataloader._MultiProcessingDataLoaderIter
 
@@ -32,6 +34,8 @@ class Pass:
         self.random = state["random"]  # the states the order is drawn from, once it is
         self.engine = state["engine"] and tuple(state["engine"])  # where the engine stood
         self.running = None  # the engine that has this pass now
+        self.sampler = state.get("sampler")  # where a sampler stood that has a state of its own
+        self.walk = None  # and its pass
         self.device = device
         self.counts = counts
         self.ended = False
@@ -44,8 +48,12 @@ class Pass:
             self.running = None
 
     def state(self):
+        if self.walk is not None:
+            sampler = self.walk.state(self.batches - self.skip, self.ended)
+        else:
+            sampler = self.sampler
         if self.ended:
-            return fresh_state(self.epoch + 1)
+            return {**fresh_state(self.epoch + 1), "sampler": sampler}
         running = self.running
         engine = (running and running.state()) or self.engine
         return {
@@ -53,11 +61,12 @@ class Pass:
             "batches": self.batches,
             "random": self.random,
             "engine": engine,
+            "sampler": sampler,
         }
 
 
 def fresh_state(epoch):
-    return {"epoch": epoch, "batches": 0, "random": None, "engine": None}
+    return {"epoch": epoch, "batches": 0, "random": None, "engine": None, "sampler": None}
 
 
 class Indices:
@@ -100,8 +109,11 @@ class _Walk:
         return getattr(self.iterator, "left", None)
 
     def _begin(self):
-        generators = list(_generators(self.sampler))
         this = self.this
+        if isinstance(self.sampler, BucketSampler):
+            this.walk = self.sampler.begin(this.sampler)
+            return this.walk
+        generators = list(_generators(self.sampler))
         if not this.skip:
             this.random = [generator.get_state() for generator in generators]
             return self._iterate()

@@ -16,7 +16,8 @@ from torch.utils.data import sampler as samplers
 from torch.utils.data._utils import collate
 from torch.utils.data.distributed import DistributedSampler
 
-from leat import _core, data
+from leat import _collate, _core, data
+from leat._buckets import BucketSampler
 from leat._loader_plan import Plan
 from leat._lowered import NAMES, Lowered, lowered_tensors, only
 
@@ -37,6 +38,7 @@ FORESEEABLE = (
     samplers.SubsetRandomSampler,
     samplers.WeightedRandomSampler,
     DistributedSampler,
+    BucketSampler,
 )
 
 
@@ -182,7 +184,7 @@ def plan(loader, found, reasons):
         return Plan(title, rows, reasons)
     size = loader.batch_size
     if size is None:
-        size = getattr(loader.batch_sampler, "batch_size", "as given")
+        size = getattr(loader.batch_sampler, "batch_size", None) or "as given"
     tail = ", an incomplete last one left out" if loader.drop_last else ""
     threads = "one less than the cores" if loader.threads is None else str(loader.threads)
     budget = loader.memory_budget
