@@ -5,6 +5,7 @@
     .venv/bin/python tests/e2e/matrix.py --repeat 3         three times in a row
     .venv/bin/python tests/e2e/matrix.py --busy             with one core kept busy by another process
     .venv/bin/python tests/e2e/matrix.py --second-try       those that were wrong once more
+    taskset -c 2,3 python3 tests/e2e/matrix.py --part 2/7   a part of them, on two cores of a large machine
 
 Real trainings run on a real machine, and now and then something else on it is what a training felt.
 So a test run gives a wrong case a second try, and says so; the score of the matrix (make verdicts)
@@ -199,9 +200,9 @@ def run_together(cases, options, round_number):
         return list(pool.map(lambda case: run_case(case, options, round_number), cases))
 
 
-def group_cases(cases):
+def group_cases(cases, busy):
     """Cases that belong beside each other run as one group, all others alone."""
-    by_name = {case.name: case for case in read_cases()}
+    by_name = {case.name: case for case in read_cases(busy)}
     groups, taken = [], set()
     for case in cases:
         if case.name in taken:
@@ -217,7 +218,8 @@ def run_round(cases, options, round_number):
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         waiting = [
-            pool.submit(run_together, group, options, round_number) for group in group_cases(cases)
+            pool.submit(run_together, group, options, round_number)
+            for group in group_cases(cases, options.busy)
         ]
         for done in concurrent.futures.as_completed(waiting):
             for result in done.result():
@@ -260,6 +262,7 @@ def parse_options():
     parser.add_argument("--leat", default=str(ROOT / "build" / "leat"))
     parser.add_argument("--python", default=str(ROOT / ".venv" / "bin" / "python"))
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--part", default="1/1", help="2/7: every seventh case from the second on")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--busy", action="store_true", help="keep one core busy meanwhile")
     parser.add_argument("--second-try", action="store_true", help="run wrong cases once more")
@@ -291,7 +294,10 @@ def print_score(results):
 
 def main():
     options = parse_options()
-    cases = [case for case in read_cases(options.busy) if options.only in case.name]
+    part, parts = map(int, options.part.split("/"))
+    cases = [case for case in read_cases(options.busy) if options.only in case.name][
+        part - 1 :: parts
+    ]
     if not cases:
         sys.exit(f"no case has {options.only!r} in its name")
     made = options.logs is None
