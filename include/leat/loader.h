@@ -379,12 +379,15 @@ struct leat_loader_options {
     int64_t block, mix;   /* QUASI: samples of a block, blocks mixed; 0: about 1 MiB, and 16 */
     int64_t window;       /* WINDOW: samples of a window; 0: 4096 */
     int rank, world_size; /* world_size 0: 1 */
-    int threads; /* 0: one less than the cores this process may use, at least 1; while next() waits,
-                    the consumer's own core helps with the batch it waits for */
-    int no_help; /* next() only waits */
-    int ahead;   /* batches made before they are asked for; 0: 1 to 16 */
-    uint64_t memory_bytes; /* most that all slots take; 0: a quarter of the machine's memory. At
-                              least two slots must fit */
+    int threads;  /* 0: at first one less than the cores this process may use (affinity and cgroup),
+                     at least 1; while next() waits, the consumer's own core helps with the batch it
+                     waits for */
+    int autotune; /* threads and `ahead` adapt to the consumer, within the cores but one and the
+                     memory: 1 always, -1 never, 0 when `threads` is 0 */
+    int no_help;  /* next() only waits */
+    int ahead;    /* batches made before they are asked for; 0: 1 to 16 */
+    uint64_t memory_bytes; /* most that all slots take; 0: a quarter of the machine's memory, or
+                              of what a cgroup leaves of it. At least two slots must fit */
     enum leat_on_error on_error;
     enum leat_when_full when_full;
     struct leat_layout layout;         /* of the variable fields */
@@ -493,8 +496,10 @@ struct leat_loader_stats {
         ready_sum;   /* batches found ready at next(), summed: mean queue = ready_sum / batches */
     uint64_t errors; /* bad samples */
     uint64_t full;   /* next() calls that found every slot held by the consumer */
-    int32_t threads, ahead;
-    int32_t slots, slots_held;                            /* now; held: by the consumer */
+    int32_t threads, ahead;    /* now */
+    uint64_t pace_changes;     /* how often they were adapted */
+    const char *pace;          /* why they are what they are: a sentence of the program's */
+    int32_t slots, slots_held; /* now; held: by the consumer */
     uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* the largest slot so far; all now; the
                                                              budget */
 };

@@ -26,6 +26,7 @@
 #define LEAT_LOAD_ENGINE_H
 
 #include "load/layout.h"
+#include "load/pace.h"
 #include "load/sampler.h"
 #include "load/slot.h"
 #include "load/source.h"
@@ -51,7 +52,8 @@ struct leat_loader {
     uint64_t slot_bytes;         /* without a room */
     int64_t most_slots;          /* that the budget allows, without rooms */
     int64_t piece;               /* samples of a piece of work */
-    int cores;                   /* that this process may use */
+    double cores;                /* that this process may use, a cgroup's quota counted in */
+    uint64_t machine_bytes;      /* of memory, the same way */
 
     _Atomic pid_t pid;  /* whose threads these are; its negative while a child takes over */
     atomic_int stopped; /* leat_loader_stop() */
@@ -77,6 +79,7 @@ struct leat_loader {
     int started, active;                 /* threads made; those that may work */
     struct engine_thread threads[ENGINE_MOST_THREADS];
     uint64_t first_start_ns;
+    struct pace pace;
     struct leat_loader_stats stats, told; /* told: what the recorder knows of them */
     struct leat_loader_error *errors;     /* the first LEAT_ERRORS_KEPT */
     size_t errors_count, errors_capacity;
@@ -146,6 +149,18 @@ void work_end_threads(struct leat_loader *l);   /* lock not held */
 /* 0: the batch is whole and batch.samples is final (0: nothing is left, the epoch is over).
  * Negative: the error of RAISE. No lock held; the slot is the consumer's. */
 int repair_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err);
+
+/* pace.c: threads and batches ahead follow the consumer. Lock held. */
+void engine_pace_start(struct leat_loader *l); /* an epoch begins: what was before does not count */
+void engine_pace_pause(struct leat_loader *l); /* it is over */
+void engine_pace_look(struct leat_loader *l);
+
+/* A batch was delivered. */
+static inline void engine_pace(struct leat_loader *l)
+{
+    if (l->pace.on && --l->pace.left <= 0)
+        engine_pace_look(l);
+}
 
 /* loader_report.c: the same figures for `leat run`; nothing without a recorder. Lock held. */
 void report_batch(const struct leat_loader *l, const struct slot *slot, int ready);

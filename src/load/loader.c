@@ -86,6 +86,7 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
         l->first_start_ns = clock_now_ns();
     engine_begin_flights(l);
     work_start_threads(l);
+    engine_pace_start(l);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -380,6 +381,10 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
         /* Every sample of it was left out, or taken for an earlier batch: on to the next one. */
     }
     l->over = !got;
+    if (got > 0)
+        engine_pace(l);
+    else if (!got)
+        engine_pace_pause(l);
     report_stages(l);
     pthread_mutex_unlock(&l->lock);
     return got;
@@ -440,7 +445,9 @@ int leat_loader_set_threads(struct leat_loader *l, int threads, struct leat_err 
                        threads);
     engine_enter(l);
     pthread_mutex_lock(&l->lock);
-    l->active = threads;
+    l->active = l->pace.threads = threads;
+    l->pace.on = 0;
+    l->pace.why = PACE_FIXED;
     if (l->started) /* else they start with the epoch */
         work_start_threads(l);
     pthread_cond_broadcast(&l->work);

@@ -23,6 +23,8 @@ void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stat
     s.elapsed_ns = l->first_start_ns ? clock_now_ns() - l->first_start_ns : 0;
     s.threads = l->active;
     s.ahead = l->options.ahead;
+    s.pace_changes = l->pace.changes;
+    s.pace = pace_text(l->pace.why);
     s.slots = (int32_t)l->with_memory;
     s.slots_held = (int32_t)l->held;
     s.slot_bytes = l->slot_bytes + l->room_most_bytes;
@@ -64,7 +66,7 @@ static void tell_engine(const struct leat_loader *l)
 {
     static const char *const orders[] = {"sequential", "full", "quasi", "window", "given"};
     struct leat_engine_info info = {.threads = l->active,
-                                    .cores = l->cores,
+                                    .cores = l->cores < 1 ? 1 : (int32_t)l->cores,
                                     .ahead = l->options.ahead,
                                     .memory_bytes = l->options.memory_bytes,
                                     .source = l->source->text,
@@ -134,14 +136,14 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
                     "decode: none\n"
                     "operators: none\n"
                     "batch: %lld samples%s, %.1f MiB, rows without gaps%s\n"
-                    "threads: %d, %s; pieces of %lld samples\n"
+                    "threads: %d (%s), %s; pieces of %lld samples\n"
                     "slots: %d ahead, at most %lld (%.1f MiB)\n"
                     "on_error: %s\n"
                     "device: cpu\n",
                     loader->source->text, order, (unsigned long long)o->seed, o->rank,
                     o->world_size, (long long)o->batch_size, o->drop_last ? ", whole only" : "",
                     (double)loader->layout.bytes / (1 << 20), layout_text(&loader->layouts),
-                    loader->active,
+                    loader->active, pace_text(loader->pace.why),
                     o->no_help ? "the consumer only waits" : "and the consumer while it waits",
                     (long long)loader->piece, o->ahead, (long long)loader->most_slots,
                     (double)o->memory_bytes / (1 << 20), on_error[o->on_error]);

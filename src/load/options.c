@@ -2,7 +2,8 @@
  * reason, and what cannot work is refused with a sentence. */
 #include "load/engine.h"
 
-#include <sched.h>
+#include "base/cgroup.h"
+
 #include <unistd.h>
 
 /* A piece of work: long beside the two lockings it costs (some 0.1 us), short beside the making of
@@ -20,6 +21,7 @@
 #define AHEAD_LEAST      2
 #define AHEAD_MOST       16
 #define AHEAD_LIMIT      1024
+#define AHEAD_BURSTS     64
 
 /* QUASI by default: blocks of about a megabyte, the size at which disks and networks read at full
  * speed, sixteen of them mixed. */
@@ -33,13 +35,15 @@
 #define ASKED_SAMPLES 64
 #define GUESSED_BYTES (16u << 10)
 
-static int cores(void)
+/* What this process may use: the machine, or what affinity and cgroups leave of it. */
+static void ask_machine(struct leat_loader *l)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more than a cpu_set_t holds */
-    return online > 0 ? (int)online : 1;
+    struct cgroup_info limits = {.cpus = 1, .memory_limit_bytes = -1};
+    cgroup_read("/", &limits); /* out of memory, one core it is */
+    l->cores = limits.cpus;
+    l->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limits.memory_limit_bytes >= 0 && (uint64_t)limits.memory_limit_bytes < l->machine_bytes)
+        l->machine_bytes = (uint64_t)limits.memory_limit_bytes;
 }
 
 static int settle_threads(struct leat_loader *l, struct leat_err *err)
@@ -52,9 +56,12 @@ static int settle_threads(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE,
                        "Without threads and without help nobody is left to "
                        "make batches.");
-    l->cores = cores();
+    if (o->autotune < -1 || o->autotune > 1)
+        return err_set(err, -LEAT_E_USAGE, "autotune must be -1, 0 or 1, not %d.", o->autotune);
+    if (o->autotune == 0) /* who names a number means it */
+        o->autotune = o->threads == 0 ? 1 : -1;
     if (o->threads == 0)
-        o->threads = l->cores > 1 ? l->cores - 1 : 1;
+        o->threads = l->cores >= 2 ? (int)l->cores - 1 : 1;
     if (o->threads > ENGINE_MOST_THREADS)
         o->threads = ENGINE_MOST_THREADS;
     l->active = o->threads == LEAT_THREADS_NONE ? 0 : o->threads;
@@ -110,10 +117,8 @@ static int settle_memory(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE, "A batch of %lld samples is larger than any memory.",
                        (long long)o->batch_size);
     l->slot_bytes = slot_cost_bytes(&l->layout);
-    if (!o->memory_bytes) {
-        uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-        o->memory_bytes = machine / 4;
-    }
+    if (!o->memory_bytes)
+        o->memory_bytes = l->machine_bytes / 4;
     l->budget.most_bytes = o->memory_bytes;
     l->most_slots = (int64_t)(o->memory_bytes / l->slot_bytes);
     if (l->most_slots < 2)
@@ -177,9 +182,21 @@ static void settle_piece(struct leat_loader *l)
         l->piece -= l->piece % 16; /* two threads seldom share a cache line */
 }
 
+/* More batches ahead than AHEAD_BURSTS bridge nothing that fewer do not. */
+static void settle_pace(struct leat_loader *l)
+{
+    const struct leat_loader_options *o = &l->options;
+    int on = o->autotune > 0 && o->threads != LEAT_THREADS_NONE;
+    int64_t most = l->most_slots - 1 < AHEAD_BURSTS ? l->most_slots - 1 : AHEAD_BURSTS;
+    if (o->order == LEAT_ORDER_GIVEN || most < o->ahead)
+        most = o->ahead;
+    pace_init(&l->pace, on, l->cores, l->active, o->ahead, (int)most);
+}
+
 int options_settle(struct leat_loader *l, struct leat_err *err)
 {
     struct leat_loader_options *o = &l->options;
+    ask_machine(l);
     if (o->batch_size < 1)
         return err_set(err, -LEAT_E_USAGE, "batch_size must be positive, not %lld.",
                        (long long)o->batch_size);
@@ -195,7 +212,9 @@ int options_settle(struct leat_loader *l, struct leat_err *err)
         failed = settle_order(l, err);
     if (!failed)
         failed = settle_ranks(l, err);
-    if (!failed)
+    if (!failed) {
         settle_piece(l);
+        settle_pace(l);
+    }
     return failed;
 }

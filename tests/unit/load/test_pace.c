@@ -1,0 +1,296 @@
+/* test_pace.c: how many threads and batches ahead: the decision on invented windows, and a loader
+ * whose source sleeps. */
+#include "samples.h"
+
+#include "load/engine.h"
+#include "load/pace.h"
+#include "load/source.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define MS 1000000ull
+
+/* ---- invented windows ------------------------------------------------------------------------ */
+
+/* A source and a consumer: a batch takes `work_ms` of a thread's time, `cpu` of it on a core; the
+ * rest of the consumer's step takes rest_ms. Threads share a batch, the consumer helps. */
+struct world {
+    double work_ms, cpu, rest_ms;
+    double worth; /* what a thread beyond the first brings: 1 a whole one, 0 nothing */
+};
+
+static struct pace_sample window_of(const struct world *w, int threads)
+{
+    double hands = 1 + (threads - 1) * w->worth;
+    double step = (w->work_ms + w->rest_ms) / (hands + 1);
+    step = step > w->rest_ms ? step : w->rest_ms;
+    double wait = step - w->rest_ms, made = w->work_ms - wait;
+    /* Threads that bring nothing are in each other's way: busy all the same. */
+    double busy = wait > 0 ? threads * step : made;
+    struct pace_sample s = {.batches = 10};
+    s.elapsed_ns = (uint64_t)(10 * step * MS);
+    s.wait_ns = (uint64_t)(10 * wait * MS);
+    s.busy_ns = (uint64_t)(10 * busy * MS);
+    s.cpu_ns = (uint64_t)(10 * busy * w->cpu * MS);
+    return s;
+}
+
+static int play(struct pace *p, const struct world *w, int windows)
+{
+    int changes = 0;
+    for (int i = 0; i < windows; i++) {
+        struct pace_sample s = window_of(w, p->threads);
+        changes += pace_decide(p, &s);
+    }
+    return changes;
+}
+
+static void threads_come_until_nobody_waits(void **state)
+{
+    struct pace p;
+    struct world w = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 1};
+    pace_init(&p, 1, 2, 1, 4, 64);
+    play(&p, &w, 100);
+    assert_int_equal(p.threads, 4);
+    assert_string_equal(pace_text(p.why),
+                        "one more: the consumer waited, and every thread was busy");
+    assert_int_equal(play(&p, &w, 1000), 0); /* settled */
+    assert_true(pace_window(&p) > 400);
+}
+
+static void threads_that_compute_leave_a_core(void **state)
+{
+    struct pace p;
+    struct world w = {.work_ms = 400, .cpu = 1, .rest_ms = 10, .worth = 1};
+    pace_init(&p, 1, 8, 1, 4, 64);
+    play(&p, &w, 200);
+    assert_int_equal(p.threads, 7);
+    assert_int_equal(p.why, PACE_CORES);
+    pace_init(&p, 1, 1.5, 1, 4, 64); /* a quota of one and a half */
+    play(&p, &w, 200);
+    assert_int_equal(p.threads, 1);
+    pace_init(&p, 1, 64, 63, 4, 64);
+    play(&p, &w, 200);
+    assert_true(p.threads >= 40 && p.threads <= 63);
+}
+
+static void what_does_not_help_is_taken_back(void **state)
+{
+    struct pace p;
+    struct world w = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 0};
+    pace_init(&p, 1, 8, 2, 4, 64);
+    int changes = play(&p, &w, 1000);
+    assert_int_equal(p.threads, 2);
+    assert_int_equal(p.why, PACE_BACK);
+    assert_true(changes >= 2 && changes <= 14); /* tried again, less and less often */
+    w.worth = 1;                                /* and when it would help, it comes */
+    play(&p, &w, 2000);
+    assert_int_equal(p.threads, 4);
+}
+
+static void idle_threads_go(void **state)
+{
+    struct pace p;
+    struct world w = {.work_ms = 2, .cpu = 1, .rest_ms = 10, .worth = 1};
+    pace_init(&p, 1, 8, 7, 4, 64);
+    play(&p, &w, 100);
+    assert_int_equal(p.threads, 1);
+    assert_int_equal(p.why, PACE_LESS);
+    assert_int_equal(play(&p, &w, 1000), 0);
+    w.work_ms = 25; /* three are busy for 83 % of the time; two would be too few */
+    pace_init(&p, 1, 8, 7, 4, 64);
+    play(&p, &w, 1000);
+    assert_in_range(p.threads, 3, 5);
+    assert_true(play(&p, &w, 1000) <= 2);
+}
+
+static void a_step_that_changes_is_followed(void **state)
+{
+    struct pace p;
+    struct world quick = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 1};
+    struct world slow = {.work_ms = 40, .cpu = 0.02, .rest_ms = 200, .worth = 1};
+    pace_init(&p, 1, 2, 1, 4, 64);
+    play(&p, &quick, 300);
+    assert_int_equal(p.threads, 4);
+    play(&p, &slow, 300);
+    assert_int_equal(p.threads, 1);
+    play(&p, &quick, 3000);
+    assert_int_equal(p.threads, 4);
+}
+
+static void bursts_are_bridged_by_more_ahead(void **state)
+{
+    struct pace p;
+    struct pace_sample s = {.batches = 10,
+                            .elapsed_ns = 100 * MS,
+                            .wait_ns = 8 * MS,
+                            .busy_ns = 120 * MS, /* of 300 */
+                            .cpu_ns = 120 * MS};
+    pace_init(&p, 1, 8, 3, 4, 20);
+    for (int i = 0; i < 50; i++)
+        pace_decide(&p, &s);
+    assert_int_equal(p.threads, 3);
+    assert_int_equal(p.ahead, 20); /* as many as the memory holds */
+    assert_int_equal(p.why, PACE_AHEAD);
+}
+
+/* An evaluation between two windows, or a hiccup, is no reason to change anything. */
+static void one_window_decides_nothing(void **state)
+{
+    struct pace p;
+    struct world w = {.work_ms = 25, .cpu = 1, .rest_ms = 10, .worth = 1};
+    struct pace_sample rest = {.batches = 10, .elapsed_ns = 10000 * MS, .busy_ns = 200 * MS};
+    struct pace_sample hiccup = {.batches = 10, .elapsed_ns = 200 * MS, .wait_ns = 100 * MS};
+    hiccup.busy_ns = 600 * MS;
+    pace_init(&p, 1, 8, 3, 4, 64);
+    play(&p, &w, 20);
+    for (int i = 0; i < 20; i++) {
+        assert_false(pace_decide(&p, i % 2 ? &rest : &hiccup));
+        assert_int_equal(play(&p, &w, 1), 0);
+    }
+    assert_int_equal(p.threads, 3);
+}
+
+static void empty_windows_and_no_autotune_change_nothing(void **state)
+{
+    struct pace p;
+    struct pace_sample empty = {0};
+    struct world w = {.work_ms = 40, .cpu = 0, .rest_ms = 1, .worth = 1};
+    pace_init(&p, 1, 8, 3, 4, 64);
+    for (int i = 0; i < 20; i++)
+        assert_false(pace_decide(&p, &empty));
+    pace_init(&p, 0, 8, 3, 4, 64);
+    assert_int_equal(play(&p, &w, 100), 0);
+    assert_string_equal(pace_text(p.why), "as it was asked for");
+}
+
+/* ---- a loader -------------------------------------------------------------------------------- */
+
+static uint64_t sample_sleep_ns;
+
+static void sleep_ns(uint64_t ns)
+{
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    nanosleep(&t, NULL);
+}
+
+static int read_sleeping(struct leat_source *source, const struct source_request *request,
+                         struct source_report *report, struct leat_err *why)
+{
+    if (sample_sleep_ns)
+        sleep_ns(sample_sleep_ns * request->count);
+    for (size_t i = 0; i < request->count; i++)
+        memcpy(request->places[0] + i * sizeof(int64_t), &request->indices[i], sizeof(int64_t));
+    return 0;
+}
+
+static void done_sleeping(struct leat_source *source) {}
+
+static const struct source_ops sleeping_ops = {.read = read_sleeping, .done = done_sleeping};
+
+static struct leat_source *sleeping_source(int64_t count)
+{
+    struct leat_source *source = source_new(sizeof *source, &sleeping_ops);
+    int64_t shape[] = {count};
+    assert_int_equal(source_add_field(source, "x", LEAT_INT64, 8, 1, shape, "", NULL), 0);
+    source->sample_ns = 1e6;
+    snprintf(source->text, sizeof source->text, "asleep");
+    return source;
+}
+
+/* `batches` of them, each followed by a rest; every sample comes once an epoch meanwhile. */
+static void take(struct leat_loader *l, int batches, uint64_t rest_ns)
+{
+    struct leat_batch *batch;
+    for (int i = 0; i < batches; i++) {
+        int got = leat_loader_next(l, -1, &batch, NULL);
+        if (got == 0) { /* the next epoch */
+            assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+            got = leat_loader_next(l, -1, &batch, NULL);
+        }
+        assert_int_equal(got, 1);
+        assert_int_equal(((const int64_t *)batch->data[0])[0], batch->indices[0]);
+        leat_batch_unref(batch);
+        sleep_ns(rest_ns);
+    }
+}
+
+/* Samples of 1 ms, and a consumer that does nothing but ask: there are never enough threads, and
+ * four are had soon. Then samples that take nothing, and a consumer that takes its time: one will
+ * do. How long anything takes is not tested; on a busy machine it only takes more batches. */
+static void a_loader_gets_the_threads_it_needs(void **state)
+{
+    struct leat_source *source = sleeping_source(8080);
+    struct leat_loader_options options = {.batch_size = 8, .order = LEAT_ORDER_FULL, .threads = 1};
+    struct leat_loader_stats stats;
+    struct leat_loader *l;
+    options.autotune = 1;
+    options.no_help = 1; /* so that the threads alone are counted */
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+    sample_sleep_ns = MS;
+    int rounds = 0;
+    do {
+        take(l, 50, 0);
+        leat_loader_stats(l, &stats);
+    } while (stats.threads < 4 && ++rounds < 200);
+    assert_true(stats.threads >= 4);
+    assert_true(stats.pace_changes >= 3);
+    sample_sleep_ns = 0;
+    for (rounds = 0; stats.threads > 1 && rounds < 200; rounds++) {
+        take(l, 50, 2 * MS);
+        leat_loader_stats(l, &stats);
+    }
+    assert_int_equal(stats.threads, 1);
+    assert_string_equal(stats.pace, "one less: threads were idle most of the time");
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
+static void threads_that_were_named_stay(void **state)
+{
+    struct leat_source *source = sleeping_source(808);
+    struct leat_loader_options options = {.batch_size = 8, .threads = 2};
+    struct leat_loader_stats stats;
+    struct leat_loader *l;
+    sample_sleep_ns = MS / 10;
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+    take(l, 100, 0);
+    leat_loader_stats(l, &stats);
+    assert_int_equal(stats.threads, 2);
+    assert_int_equal(stats.pace_changes, 0);
+    assert_string_equal(stats.pace, "as it was asked for");
+    leat_loader_close(l);
+    options.threads = 0; /* adapts, until somebody names a number */
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    leat_loader_stats(l, &stats);
+    assert_string_equal(stats.pace, "one less than the cores; not adapted yet");
+    assert_int_equal(leat_loader_set_threads(l, 3, NULL), 0);
+    assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+    take(l, 100, 0);
+    leat_loader_stats(l, &stats);
+    assert_int_equal(stats.threads, 3);
+    leat_loader_close(l);
+    options.autotune = 2;
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), -LEAT_E_USAGE);
+    leat_source_unref(source);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_come_until_nobody_waits),
+        cmocka_unit_test(threads_that_compute_leave_a_core),
+        cmocka_unit_test(what_does_not_help_is_taken_back),
+        cmocka_unit_test(idle_threads_go),
+        cmocka_unit_test(a_step_that_changes_is_followed),
+        cmocka_unit_test(bursts_are_bridged_by_more_ahead),
+        cmocka_unit_test(one_window_decides_nothing),
+        cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
+        cmocka_unit_test(a_loader_gets_the_threads_it_needs),
+        cmocka_unit_test(threads_that_were_named_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
