@@ -11,6 +11,7 @@ Nothing here is needed for that. These functions tell leat what it cannot see by
 And what a training that waits for its input may use instead:
 
     leat.DataLoader                torch's DataLoader, its batches made by C threads where it can be
+    leat.Pad, leat.Concat          collate functions for samples that differ in length
     leat.BucketSampler             batches of samples of like length, or of a budget of tokens
     leat.data                      datasets it reads in C
 """
@@ -22,19 +23,33 @@ import sys
 
 from leat import _core, _state
 
-__all__ = ["BucketSampler", "DataLoader", "data", "final_summary", "phase", "step", "wrap_loader"]
+__all__ = [
+    "BucketSampler",
+    "Concat",
+    "DataLoader",
+    "Pad",
+    "data",
+    "final_summary",
+    "phase",
+    "step",
+    "wrap_loader",
+]
 __version__ = _core.VERSION
 
 _on = None  # None: not asked yet
 
 
 def __getattr__(name):
-    """DataLoader and data import torch: not before somebody asks for them."""
+    """DataLoader, Pad, Concat and data import torch: not before somebody asks for them."""
     if name == "DataLoader":
         from leat._loader import DataLoader
 
         globals()[name] = DataLoader
         return DataLoader
+    if name in ("Pad", "Concat"):
+        from leat import _collate
+
+        return getattr(_collate, name)
     if name == "BucketSampler":
         from leat._buckets import BucketSampler
 

@@ -24,6 +24,7 @@ struct engine_object {
     PyObject *source;           /* owned: what the threads read stays where it is */
     pthread_mutex_t lock;       /* one call at a time on `loader` */
     pid_t pid;                  /* whose lock it is */
+    struct leat_layout layouts[LEAT_MAX_FIELDS]; /* of the fields; set once */
 };
 
 void *engine_raise(int code, const struct leat_err *err)
@@ -76,20 +77,43 @@ static void leave(struct engine_object *self)
     pthread_mutex_unlock(&self->lock);
 }
 
+/* ((kind, multiple, most, value), ...), one for each field; None: lists. */
+static int parse_layouts(PyObject *given, const struct leat_source *source,
+                         struct leat_layout *ret_layouts)
+{
+    if (!given || given == Py_None)
+        return 0;
+    if (!PyTuple_Check(given) || PyTuple_Size(given) != (Py_ssize_t)leat_source_fields(source)) {
+        PyErr_SetString(PyExc_ValueError, "there is one layout for each field");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_Size(given); i++) {
+        int kind;
+        long long multiple, most;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "iLLd", &kind, &multiple, &most,
+                              &ret_layouts[i].value))
+            return -1;
+        ret_layouts[i].kind = (enum leat_layout_kind)kind;
+        ret_layouts[i].multiple = multiple;
+        ret_layouts[i].most = most;
+    }
+    return 0;
+}
+
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"source",   "batch_size",      "drop_last", "order", "seed",
                             "rank",     "world_size",      "threads",   "ahead", "memory_bytes",
-                            "on_error", "recorder_loader", NULL};
+                            "on_error", "recorder_loader", "layouts",   NULL};
     struct leat_loader_options options = {0};
-    PyObject *source_object;
+    PyObject *source_object, *layouts = NULL;
     int order = 0, on_error = 0;
     long long batch_size;
     unsigned long long seed = 0, memory_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OL|iiKiiiiKii", names, &source_object,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OL|iiKiiiiKiiO", names, &source_object,
                                      &batch_size, &options.drop_last, &order, &seed, &options.rank,
                                      &options.world_size, &options.threads, &options.ahead,
-                                     &memory_bytes, &on_error, &options.recorder_loader))
+                                     &memory_bytes, &on_error, &options.recorder_loader, &layouts))
         return NULL;
     struct leat_source *source = engine_source_of(source_object);
     if (!source)
@@ -107,6 +131,11 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->pid = getpid();
     Py_INCREF(source_object);
     self->source = source_object;
+    if (parse_layouts(layouts, source, self->layouts) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    options.layouts = self->layouts;
     struct leat_err err = {{0}};
     int bad;
     Py_BEGIN_ALLOW_THREADS;
@@ -293,7 +322,7 @@ static PyObject *engine_next(PyObject *object, PyObject *value)
         Py_RETURN_NONE;
     if (result < 0)
         return engine_raise(result, &err);
-    PyObject *fields = engine_batch_fields(batch, engine_source_of(self->source), NULL);
+    PyObject *fields = engine_batch_fields(batch, engine_source_of(self->source), self->layouts);
     leat_batch_unref(batch);
     return fields ? Py_BuildValue("(iN)", crowded, fields) : NULL;
 }
@@ -418,6 +447,9 @@ int engine_add(PyObject *module)
     bad |= PyModule_AddIntConstant(module, "ON_ERROR_RAISE", LEAT_ERROR_RAISE);
     bad |= PyModule_AddIntConstant(module, "ON_ERROR_SKIP", LEAT_ERROR_SKIP);
     bad |= PyModule_AddIntConstant(module, "ON_ERROR_REPLACE", LEAT_ERROR_REPLACE);
+    bad |= PyModule_AddIntConstant(module, "LAYOUT_LIST", LEAT_LAYOUT_LIST);
+    bad |= PyModule_AddIntConstant(module, "LAYOUT_PAD", LEAT_LAYOUT_PAD);
+    bad |= PyModule_AddIntConstant(module, "LAYOUT_CONCAT", LEAT_LAYOUT_CONCAT);
     bad |= PyModule_AddIntConstant(module, "STATE_VERSION", LEAT_STATE_VERSION);
     return bad;
 }

@@ -20,6 +20,7 @@ from torch.utils.data import dataloader
 from torch.utils.dlpack import from_dlpack
 
 from leat import _core
+from leat._collate import Variable
 from leat._loader_torch import move
 
 # Places in the state of an engine, as leat_loader_state has them.
@@ -86,14 +87,43 @@ def _options(loader, lowered):
 
 def _engine_for(shared, lowered, options, batch_size):
     """The engine that rests, if it was made for the same; else a new one."""
-    key = (lowered.key, batch_size, tuple(options.values()))
+    layout = None if lowered.layout is None else lowered.layout.engine_layout()
+    key = (lowered.key, batch_size, tuple(options.values()), layout)
     resting, shared.resting = shared.resting, None
     if resting is not None:
         if resting.key == key:
             return resting
         resting.close()
-    core = _core.Engine(lowered.source(), batch_size, **options)
+    source = lowered.source()
+    core = _core.Engine(source, batch_size, layouts=_layouts(lowered, source), **options)
     return Running(key, core, shared.counts)
+
+
+def _layouts(lowered, source):
+    """What the engine makes of each field: lists of bytes, and what was asked for of the others."""
+    if lowered.layout is None:
+        return None
+    plain = (_core.LAYOUT_LIST, 0, 0, 0.0)
+    laid = lowered.layout.engine_layout()
+    laid_out = set(lowered.variable) - set(lowered.as_bytes)
+    return tuple(laid if f in laid_out else plain for f in range(len(source.fields)))
+
+
+def _leaf(handed):
+    """What the engine hands over of a field (see _engine_batch.c), as tensors."""
+    if isinstance(handed, list):
+        return [entry if isinstance(entry, bytes) else from_dlpack(entry) for entry in handed]
+    if isinstance(handed, tuple):
+        return Variable(*map(from_dlpack, handed))
+    return from_dlpack(handed)
+
+
+def _copy(leaf):
+    if isinstance(leaf, list):
+        return [entry if isinstance(entry, bytes) else entry.clone() for entry in leaf]
+    if isinstance(leaf, Variable):
+        return Variable(leaf.rows.clone(), leaf.lengths.clone())
+    return leaf.clone()
 
 
 class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
@@ -247,11 +277,13 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
             return _over
         if got is False:
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
-        crowded, capsules = got
-        leaves = [from_dlpack(capsule) for capsule in capsules]
+        crowded, fields = got
+        leaves = [_leaf(handed) for handed in fields]
         if crowded:  # the consumer keeps its batches: the slots must not run out
-            leaves = [leaf.clone() for leaf in leaves]
-        return self._lowered.build(leaves)
+            leaves = [_copy(leaf) for leaf in leaves]
+        batch = self._lowered.build(leaves)
+        layout = self._lowered.layout
+        return batch if layout is None else layout.of_engine(batch)
 
     # ---- The end.
 

@@ -58,6 +58,7 @@ def find(loader):
             reasons.append("a Subset has no neighbours to read together")
         found.through = through
         found.text += f", {len(loader.dataset)} of them"
+    reasons += _about_the_lengths(loader, found)
     if reasons:
         return None, reasons
     _choose_order(loader, found)
@@ -67,8 +68,12 @@ def find(loader):
 def _about_the_loader(loader):
     if loader._dataset_kind:
         yield "the dataset is iterable: it has no indices to read by"
-    if loader.collate_fn is not collate.default_collate and loader._auto_collation:
-        yield f"collate_fn is {_name_of(loader.collate_fn)}: only default_collate is known"
+    known = loader.collate_fn is collate.default_collate or _layout_of(loader) is not None
+    if not known and loader._auto_collation:
+        yield (
+            f"collate_fn is {_name_of(loader.collate_fn)}: only default_collate, leat.Pad and "
+            "leat.Concat are known"
+        )
     if not loader._auto_collation:
         yield "batch_size=None asks for single samples: there is nothing to put together"
     if collate.default_collate_fn_map.get(torch.Tensor) is not collate.collate_tensor_fn:
@@ -79,6 +84,34 @@ def _about_the_loader(loader):
 
 def _name_of(function):
     return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _layout_of(loader):
+    """The collate_fn where it is one that the engine has; a subclass may have code of its own."""
+    return loader.collate_fn if type(loader.collate_fn) in _collate.CLASSES else None
+
+
+def _about_the_lengths(loader, found):
+    """Why samples of different length cannot be put together in C. Takes note of how they can."""
+    found.layout = layout = _layout_of(loader)
+    differ = [f for f in found.variable if f not in found.as_bytes]
+    if not differ:
+        return
+    if layout is None:
+        yield "its samples differ in length: give collate_fn=leat.Pad() or leat.Concat()"
+    elif layout.fields is not None and not set(differ) <= set(_fields_chosen(found, layout)):
+        yield f"{layout!r} leaves out fields whose samples differ in length"
+
+
+def _fields_chosen(found, layout):
+    """Numbers of the fields the layout is for, found by building a batch of them."""
+    numbers = range(len(found.source().fields))
+    batch = found.build([[b"0"] if f in found.as_bytes else f for f in numbers])
+    if isinstance(batch, dict):
+        return [f for name, f in batch.items() if layout.chosen(name) and f in numbers]
+    if isinstance(batch, (list, tuple)):
+        return [f for place, f in enumerate(batch) if layout.chosen(place) and f in numbers]
+    return []
 
 
 def _through(indices, outer):
@@ -166,6 +199,14 @@ def _foreseeable(batches):
 # ---- What is said of it.
 
 
+def _put_together(found):
+    if found.layout is not None:
+        return f"put together as {found.layout!r} does"
+    if found.variable and set(found.variable) == set(found.as_bytes):
+        return "stacked, bytes in lists, as default_collate does"
+    return "stacked as default_collate does"
+
+
 def plan(loader, found, reasons):
     title = f"{type(loader).__qualname__} over {type(loader.dataset).__qualname__}"
     world = loader._leat_world()
@@ -192,7 +233,7 @@ def plan(loader, found, reasons):
     rows = [
         ("source", found.text, "C"),
         ("order", found.order_text + part, "torch" if found.order is None else "C"),
-        ("batch", f"{size}, stacked as default_collate does{tail}", "C"),
+        ("batch", f"{size}, {_put_together(found)}{tail}", "C"),
         ("threads", threads, "C"),
         ("memory", f"at most {limit}", "C"),
         ("device", device, "C" if device == "cpu" else "torch"),

@@ -39,6 +39,7 @@ class Lowered:
     order     the engine's order, or None: the indices come from torch's samplers
     through   None, or the indices of a Subset as a tensor
     ahead     whether indices may be drawn ahead of the consumer
+    layout    None, or the leat.Pad or leat.Concat that the engine does
     """
 
     def __init__(self, key, source, build, text, variable=(), as_bytes=()):
@@ -52,6 +53,7 @@ class Lowered:
         self.order_text = ""
         self.through = None
         self.ahead = True
+        self.layout = None
 
 
 def only(leaves):

@@ -1,6 +1,7 @@
 /* layout.c: see layout.h. */
 #include "load/layout.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static uint16_t half_of(float value)
     float size = fabsf(value);
     if (isnan(value))
         return sign | 0x7e00;
-    if (size >= 65520.0f) /* half-way between the largest and the one that would follow */
+    if (isinf(value))
         return sign | 0x7c00;
     if (size < 0x1p-14f) /* subnormal: whole multiples of 2^-24 */
         return sign | (uint16_t)nearbyintf(size * 0x1p24f);
@@ -61,9 +62,23 @@ static int set_whole(struct field_layout *layout, enum leat_dtype dtype, double 
     return 0;
 }
 
+/* The largest number of a type. Beyond it only infinity is one. */
+static double most_of(enum leat_dtype dtype)
+{
+    switch (dtype) {
+    case LEAT_FLOAT16: return 65504;
+    case LEAT_BFLOAT16: return 0x1.fep127;
+    case LEAT_FLOAT32:
+    case LEAT_COMPLEX64: return FLT_MAX;
+    default: return DBL_MAX;
+    }
+}
+
 /* `value` as one item of the field. */
 static int set_item(struct field_layout *layout, enum leat_dtype dtype, double value)
 {
+    if (isfinite(value) && fabs(value) > most_of(dtype))
+        return -ERANGE;
     float single = (float)value;
     uint16_t half;
     switch (dtype) {

@@ -655,8 +655,11 @@ static const struct {
     {LEAT_FLOAT16,    -2.5,         0xc100,             0},
     {LEAT_FLOAT16,    0.1,          0x2e66,             0},
     {LEAT_FLOAT16,    65504,        0x7bff,             0},
-    {LEAT_FLOAT16,    65519,        0x7bff,             0},
-    {LEAT_FLOAT16,    65520,        0x7c00,             0},
+    {LEAT_FLOAT16,    65505,        0,                  1},
+    {LEAT_BFLOAT16,   1e39,         0,                  1},
+    {LEAT_FLOAT32,    -1e39,        0,                  1},
+    {LEAT_COMPLEX64,  1e39,         0,                  1},
+    {LEAT_FLOAT32,    1.0 / 0.0,    0x7f800000,         0},
     {LEAT_FLOAT16,    2049,         0x6800,             0}, /* a tie, to the even one below */
     {LEAT_FLOAT16,    2051,         0x6802,             0}, /* a tie, to the even one above */
     {LEAT_FLOAT16,    0x1p-24,      0x0001,             0},
