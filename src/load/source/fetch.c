@@ -2,6 +2,7 @@
  * change; the oldest that serves is 7.75 for signed requests, 7.55 for others. */
 #include "load/source/fetch.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
@@ -17,8 +18,6 @@ enum {
     OPT_FOLLOWLOCATION = 52,
     OPT_MAXREDIRS = 68,
     OPT_CONNECTTIMEOUT = 78,
-    OPT_LOW_SPEED_LIMIT = 19,
-    OPT_LOW_SPEED_TIME = 20,
     OPT_NOSIGNAL = 99,
     OPT_PROTOCOLS = 181,
     OPT_REDIR_PROTOCOLS = 182,
@@ -37,7 +36,12 @@ enum {
     PROTOCOLS_HTTP_HTTPS = 3,
     GLOBAL_DEFAULT = 3,
     ERROR_BYTES = 256,
-    E_HTTP_RETURNED_ERROR = 22
+    E_UNSUPPORTED_PROTOCOL = 1,
+    E_URL_MALFORMAT = 3,
+    E_HTTP_RETURNED_ERROR = 22,
+    E_TOO_MANY_REDIRECTS = 47,
+    E_PEER_FAILED_VERIFICATION = 60,
+    E_SSL_CACERT_BADFILE = 77
 };
 
 static struct {
@@ -163,6 +167,9 @@ struct transfer {
     struct str url, signing, user;
     struct leat_err *err;
     int failed; /* of put() */
+    int silent; /* for too long */
+    uint64_t heard_ns;
+    int64_t heard_bytes;
     char text[ERROR_BYTES];
 };
 
@@ -176,9 +183,18 @@ static size_t take(char *bytes, size_t size, size_t count, void *owner)
     return t->failed < 0 ? 0 : size * count;
 }
 
-static int go_on(void *owner, int64_t down_total, int64_t down, int64_t up_total, int64_t up)
+/* Called by libcurl about once a second at least; not 0: give up. Its own limit on slowness looks
+ * at a mean of some seconds, this one at silence alone. */
+static int look(void *owner, int64_t down_total, int64_t down, int64_t up_total, int64_t up)
 {
-    return atomic_load(((struct transfer *)owner)->fetch->stop) != 0;
+    struct transfer *t = owner;
+    uint64_t now_ns = clock_now_ns();
+    if (!t->heard_ns || down != t->heard_bytes) {
+        t->heard_ns = now_ns;
+        t->heard_bytes = down;
+    }
+    t->silent = now_ns - t->heard_ns > (uint64_t)t->fetch->timeout_s * NS_PER_S;
+    return t->silent || atomic_load(t->fetch->stop);
 }
 
 static void add_header(struct transfer *t, const char *text)
@@ -239,11 +255,9 @@ static int prepare(struct transfer *t, struct leat_err *err)
     curl.setopt(t->handle, OPT_PROTOCOLS, (long)PROTOCOLS_HTTP_HTTPS);
     curl.setopt(t->handle, OPT_REDIR_PROTOCOLS, (long)PROTOCOLS_HTTP_HTTPS);
     curl.setopt(t->handle, OPT_CONNECTTIMEOUT, (long)fetch->timeout_s);
-    curl.setopt(t->handle, OPT_LOW_SPEED_LIMIT, 1L); /* bytes a second */
-    curl.setopt(t->handle, OPT_LOW_SPEED_TIME, (long)fetch->timeout_s);
     curl.setopt(t->handle, OPT_WRITEFUNCTION, take);
     curl.setopt(t->handle, OPT_WRITEDATA, t);
-    curl.setopt(t->handle, OPT_XFERINFOFUNCTION, go_on);
+    curl.setopt(t->handle, OPT_XFERINFOFUNCTION, look);
     curl.setopt(t->handle, OPT_XFERINFODATA, t);
     curl.setopt(t->handle, OPT_NOPROGRESS, 0L);
     return is_s3 ? sign(t, err) : 0;
@@ -269,7 +283,12 @@ static int perform(struct transfer *t, int *ret_again, struct leat_err *err)
                        : status == 401 || status == 403 ? " (it may not be read by this user)"
                                                         : "");
     }
-    *ret_again = 1;
+    *ret_again = result != E_UNSUPPORTED_PROTOCOL && result != E_URL_MALFORMAT &&
+                 result != E_TOO_MANY_REDIRECTS && result != E_PEER_FAILED_VERIFICATION &&
+                 result != E_SSL_CACERT_BADFILE;
+    if (t->silent)
+        return err_set(err, -ETIMEDOUT, "%s could not be fetched: nothing came for %d s.", label,
+                       t->fetch->timeout_s);
     return err_set(err, -EIO, "%s could not be fetched: %s.", label,
                    *t->text ? t->text : curl.strerror(result));
 }

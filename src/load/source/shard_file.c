@@ -341,7 +341,7 @@ static int open_copy(struct shard_file *shard, const char *address, const char *
     }
     int failed = fill(&copy, address, packed, err);
     if (!failed)
-        return mapped_file_take(&shard->file, copy.fd, shard->name ? shard->name : label, err);
+        return mapped_file_take(&shard->file, copy.fd, label, err);
     if (shard->part)
         unlink(shard->part); /* while it is locked */
     mem_free(shard->part);
