@@ -1,5 +1,5 @@
 /* fuzz_megatron_index.c: any bytes as Megatron's index of a small file of tokens. What is let
- * through is then read to its last sample. */
+ * through is then read to its last sample: as slices, as documents, and as packed rows of these. */
 #include "leat/loader.h"
 
 #include <stdio.h>
@@ -30,6 +30,31 @@ static void read_all(struct leat_source *source)
     leat_loader_close(loader);
 }
 
+/* A source that was made is read; one that was not has a sentence that says why. */
+static void end_source(int made, struct leat_source *source, const struct leat_err *err)
+{
+    if (made < 0 && !*err->text)
+        abort();
+    if (made < 0)
+        return;
+    read_all(source);
+    leat_source_unref(source);
+}
+
+static void try_documents(const char *bin, const char *idx, enum leat_dtype out)
+{
+    struct leat_source *source, *rows;
+    struct leat_err err = {""};
+    struct leat_documents asked = {.path = bin, .index_path = idx, .out = out};
+    int made = leat_source_documents(&asked, &source, &err);
+    if (made == 0) {
+        struct leat_packed packed = {.length = 7, .shuffled = 1, .separated = 1, .pad_last = 1};
+        int packs = leat_source_packed(source, &packed, &rows, &err);
+        end_source(packs, rows, &err);
+    }
+    end_source(made, source, &err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const uint8_t tokens[4096];
@@ -40,12 +65,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int idx_fd = write_file(data, size, idx, sizeof idx);
     struct leat_tokens asked = {
         .path = bin, .index_path = idx, .out = LEAT_INT64, .length = 10, .stride = 7};
-    if (leat_source_tokens(&asked, &source, &err) == 0) {
-        read_all(source);
-        leat_source_unref(source);
-    } else if (!*err.text) {
-        abort();
-    }
+    int made = leat_source_tokens(&asked, &source, &err);
+    end_source(made, source, &err);
+    try_documents(bin, idx, LEAT_INT64);
+    try_documents(bin, idx, LEAT_RAW);
     close(bin_fd);
     close(idx_fd);
     return 0;
