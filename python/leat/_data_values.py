@@ -122,9 +122,11 @@ class Values(Dataset):
         return tuple(leaves) if self.kind is tuple else dict(zip(self.kind, leaves))
 
     def build_batch(self, leaves):
-        """As default_collate does, which makes a list of a tuple."""
+        """As default_collate does, which makes a list of a tuple, and in it tuples of bytes."""
         leaves = [value.batch(leaf) for value, leaf in zip(self.values, leaves)]
-        return leaves if self.kind is tuple else self.build(leaves)
+        if self.kind is tuple:
+            return [tuple(leaf) if isinstance(leaf, list) else leaf for leaf in leaves]
+        return self.build(leaves)
 
     def __len__(self):
         return self._source.count

@@ -3,8 +3,10 @@ and to leat's, whose engine then makes them; what cannot be put together is torc
 
 import collections
 import copy
+import io
 import itertools
 import pickle
+import tarfile
 
 import numpy
 import pytest
@@ -364,6 +366,47 @@ def test_source_read():
     for wrong in (5, ["1"], [1.5]):
         with pytest.raises(TypeError):
             source.read(wrong)
+
+
+@pytest.mark.parametrize("value", ["bytes", "str"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_bytes_are_left_in_lists(tmp_path, value, labels):
+    """As default_collate leaves them (tuples of them within a tuple); a layout is for tensors."""
+    (tmp_path / "a").mkdir()
+    for i, length in enumerate(lengths(count=11)):
+        (tmp_path / "a" / f"{i:02}").write_bytes(b"%d" % i * length)
+    dataset = leat_data.Files(tmp_path, value, labels=labels)
+    for layout in (None, leat.Pad(), leat.Concat()):
+        got, expected = both(dataset, batch_size=4, collate_fn=layout)
+        assert got == expected
+
+
+def test_files_of_different_length(tmp_path):
+    """What a source writes into the room, as these do, is padded as what lies in memory is."""
+    for i, length in enumerate(lengths(count=11)):
+        numpy.save(tmp_path / f"{i:02}.npy", numpy.arange(length, dtype=numpy.float32))
+    dataset = leat_data.Files(tmp_path, ("npy", None))
+    for layout in (leat.Pad(-1), leat.Concat()):
+        got, expected = both(dataset, batch_size=4, collate_fn=layout)
+        assert got == expected
+
+
+@pytest.mark.parametrize("fields", [None, ["wave"], ["wave", "cls", "mean"]])
+def test_tensors_beside_bytes(tmp_path, fields):
+    """Each field of a dataset is laid out in its own way."""
+    with tarfile.open(tmp_path / "x.tar", "w") as shard:
+        for i, length in enumerate(lengths(count=11)):
+            wave = numpy.arange(length * 3, dtype=numpy.int16).tobytes()
+            mean = numpy.arange(4, dtype=numpy.float32).tobytes()
+            for name, value in (("txt", b"t" * i), ("wave", wave), ("cls", b"5"), ("mean", mean)):
+                member = tarfile.TarInfo(f"{i:03}.{name}")
+                member.size = len(value)
+                shard.addfile(member, io.BytesIO(value))
+    kinds = {"txt": "str", "wave": ("int16", (None, 3)), "cls": "int", "mean": ("float32", (4,))}
+    dataset = leat_data.Tar(tmp_path / "x.tar", kinds)
+    for layout in (leat.Pad(-1, mask=True, fields=fields), leat.Concat(most=3, fields=fields)):
+        got, expected = both(dataset, batch_size=4, collate_fn=layout)
+        assert got == expected
 
 
 def test_a_sample_outlives_its_source():
