@@ -40,6 +40,7 @@ HOMES = [
     (r"Python\.h", ["python/leat/"]),
     (r"(bpf/.*|linux/bpf\.h|linux/btf\.h)", ["src/observe/bpf/"]),
     (r"cmocka\.h", ["tests/"]),
+    (r"zlib\.h", ["src/load/source/unpack_gz.c"]),
     (r"libdeflate\.h", ["src/load/source/chunk_filter.c"]),
     (r"(nvml|cuda|cuda_runtime|cuda_runtime_api|cupti|nvjpeg|dlpack/dlpack)\.h", []),
 ]
