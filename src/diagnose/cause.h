@@ -16,6 +16,13 @@
                          */
 #define FEW_BYTES 65536 /* through the pipe: far more than the handles of some 100 tensors */
 #define QUEUE_MS  0.1   /* of it the entry alone, where the connections were measured */
+/* The most that a worker answers later because its Python computes: for each of two tensors its
+ * other thread asks for the lock of the interpreter five times, and waits for 5 ms each time
+ * (sys.getswitchinterval()). 25 ms were measured for one tensor, 33 to 37 for two. */
+#define LATE_MS 50.0
+/* Between the least and the most gain: their middle is then within 15 % of either. */
+#define RANGE_MOST   1.32
+#define FOREIGN_MUCH 0.1 /* of the machine: other programs are worth a word */
 
 /* What is known of the loader that feeds a rank. Ratios are NaN where nothing was sampled. */
 struct scene {
@@ -29,6 +36,7 @@ struct scene {
     double cores, left, idle; /* cores of the run; those that others leave; idle ones (NaN) */
     double foreign_cores;     /* that other programs use */
     double foreign;           /* threads of theirs, running or ready to */
+    double stolen;            /* share of CPU time that a hypervisor took for other machines */
     /* workers of this loader */
     size_t workers;              /* processes seen */
     double busy;                 /* share of their life in which they made batches */
@@ -69,6 +77,10 @@ void place_loader(const struct scene *s, struct finding *f);
 int workers_limit(const struct scene *s);
 double pipe_bytes(const struct scene *s); /* a batch; NaN: not known */
 
+/* Says what the change of a setting gives, by the model; where the model knows too little, between
+ * which gains it lies, and predicts none. */
+void predict_setting(const struct scene *s, struct finding *f, const struct what_if *then,
+                     const char *setting_fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Says what the change `setting_fmt` gives: step_ms instead of the present step. */
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -173,28 +173,37 @@ static void look_at_parts(struct scene *s)
         s->make_ms = s->fetch.mean + (isnan(s->collate.mean) ? 0 : s->collate.mean);
 }
 
-/* Share of the machine that other programs took; 0 where it was not sampled. */
-static double foreign_cpu(const struct scene *s)
+/* What others took: programs beside the run, and the machines beside this virtual one. 0 where it
+ * was not sampled. */
+static void look_at_others(struct scene *s)
 {
-    struct mean taken = {0};
+    struct mean taken = {0}, stolen = {0}, busy = {0};
     for (size_t i = 0; i < s->facts->sys_sample_count; i++) {
         const struct sys_sample *sample = &s->facts->sys_samples[i];
-        if (sample->t_ms >= s->from_ms && sample->t_ms <= s->to_ms)
-            mean_add(&taken, sample->cpu_ratio - sample->run_cpu_ratio);
+        if (sample->t_ms < s->from_ms || sample->t_ms > s->to_ms)
+            continue;
+        mean_add(&taken, sample->cpu_ratio - sample->run_cpu_ratio);
+        mean_add(&stolen, sample->steal_ratio);
+        mean_add(&busy, sample->cpu_ratio);
     }
-    double mean = mean_of(&taken);
-    return mean > 0 ? mean : 0;
+    double cores = mean_of(&taken) * s->cores, theft = mean_of(&stolen) / mean_of(&busy);
+    s->foreign_cores = cores > 0 ? cores : 0;
+    s->stolen = theft > 0 ? (theft < 1 ? theft : 1) : 0;
 }
 
 /* Threads of other programs, running or ready to. Their CPU time says how many ran; as they share
- * the cores with the run, as large a part of theirs was kept waiting as of the run's own. */
+ * the cores with the run, as large a part of theirs was kept waiting as of the run's own. But no
+ * more than would explain how long the run itself was kept waiting: others may be served last. */
 static double foreign_threads(const struct scene *s)
 {
     int workers = s->loader->num_workers > 0 && !isnan(s->worker_cpu);
     double ran = s->main_cpu + (workers ? (double)s->workers * s->worker_cpu : 0);
     double queued = s->main_delay + (workers ? (double)s->workers * s->worker_delay : 0);
-    double served = ran / (ran + queued);
-    return s->foreign_cores / (isnan(served) ? 1 : served);
+    double served = ran / (ran + queued), own = ran + queued;
+    if (isnan(served) || served <= 0)
+        return s->foreign_cores;
+    double most = s->cores / served - (own > 1 ? own : 1), threads = s->foreign_cores / served;
+    return threads < most ? threads : most > 0 ? most : 0;
 }
 
 int scene_look(struct scene *s)
@@ -207,7 +216,7 @@ int scene_look(struct scene *s)
     kept_interval(r, &s->from_ms, &s->to_ms);
     s->cores = s->facts->cpus > 0 ? (double)s->facts->cpus : 1;
     s->left = cores_left(s->facts, s->from_ms, s->to_ms);
-    s->foreign_cores = foreign_cpu(s) * s->cores;
+    look_at_others(s);
     s->idle = (1 - machine_cpu(s->facts, s->from_ms, s->to_ms)) * s->cores;
     s->main_cpu = process_cpu(s->facts, r->pid, s->from_ms, s->to_ms);
     s->main_delay = process_delay(s->facts, r->pid, s->from_ms, s->to_ms);
@@ -349,16 +358,106 @@ int workers_limit(const struct scene *s)
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 
-void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
+static void say_prediction(const struct scene *s, struct finding *f, double step_ms,
+                           const char *setting_fmt, va_list args)
 {
     char setting[256];
-    va_list args;
-    va_start(args, setting_fmt);
     vsnprintf(setting, sizeof setting, setting_fmt, args);
-    va_end(args);
     f->predicted_gain = gain_of(s->wall_ms, step_ms);
     if (!isnan(f->predicted_gain))
         finding_predict(f, setting, step_ms);
+}
+
+void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
+{
+    va_list args;
+    if (!f)
+        return;
+    va_start(args, setting_fmt);
+    say_prediction(s, f, step_ms, setting_fmt, args);
+    va_end(args);
+}
+
+struct range {
+    double low, high;
+};
+
+static void widen(struct range *r, double value)
+{
+    r->low = isnan(value) || value < r->low ? value : r->low; /* NaN stays */
+    r->high = isnan(value) || value > r->high ? value : r->high;
+}
+
+/* Computing as if nobody had stolen from it. */
+static void give_back(struct what_if *w, double stolen)
+{
+    double make_ms = what_if_make_ms(w), make_cpu_ms = w->make_cpu_ms;
+    double rest_ms = w->rest_cpu_ms < w->rest_ms ? w->rest_cpu_ms : w->rest_ms;
+    model_scale(w, make_ms - stolen * make_cpu_ms);
+    w->make_cpu_ms = (1 - stolen) * make_cpu_ms;
+    w->rest_ms -= stolen * rest_ms;
+    w->rest_cpu_ms *= 1 - stolen;
+}
+
+/* What is not known is tried both ways:
+ *   - others that compute share the cores thread by thread, or keep those they have, as a group of
+ *     their own does (a session, a container);
+ *   - without workers nobody has seen how late a worker at work answers. At once, or as late as
+ *     Python that computes lets go of its lock: two tensors, five turns each, 5 ms a turn;
+ *   - what the hypervisor took of the cores for other machines will be taken again, or not;
+ *   - the play of the present settings gives the present step, or misses it by something that the
+ *     other settings have as well. */
+static struct range gains_of(const struct scene *s, const struct what_if *then)
+{
+    struct what_if present = scene_model(s);
+    struct range gains = {INFINITY, 0};
+    double left = s->cores - s->foreign_cores;
+    double late = then->make_cpu_ms / what_if_make_ms(then) * LATE_MS;
+    for (int way = 0; way < 8; way++) {
+        struct what_if now = present, new = *then;
+        if (way & 1) {
+            now.foreign = new.foreign = 0;
+            now.cores = new.cores = left > 1 ? left : 1;
+        }
+        if (way & 2 && s->loader->num_workers == 0)
+            new.busy_extra_ms = late;
+        if (way & 4)
+            give_back(&new, s->stolen);
+        double step_ms = what_if_step_ms(&new);
+        widen(&gains, what_if_step_ms(&now) / step_ms);
+        widen(&gains, s->wall_ms / step_ms);
+    }
+    return gains;
+}
+
+void predict_setting(const struct scene *s, struct finding *f, const struct what_if *then,
+                     const char *setting_fmt, ...)
+{
+    if (!f)
+        return;
+    struct range gains = gains_of(s, then);
+    if (!(gains.high <= RANGE_MOST * gains.low)) {
+        char *action = f->action;
+        f->action = NULL;
+        if (action && isfinite(gains.high))
+            finding_advise(
+                f,
+                "%s The gain cannot be foretold: anything between %+.0f and %+.0f %%, by "
+                "what is known of this run%s.",
+                action, 100 * (gains.low - 1), 100 * (gains.high - 1),
+                s->foreign_cores >= FOREIGN_MUCH * s->cores
+                    ? ", while other programs compute on the same cores"
+                    : "");
+        else
+            finding_advise(f, "%s", action ? action : "");
+        mem_free(action);
+        finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
+        return;
+    }
+    va_list args;
+    va_start(args, setting_fmt);
+    say_prediction(s, f, s->wall_ms / sqrt(gains.low * gains.high), setting_fmt, args);
+    va_end(args);
 }
 
 void prove_busy(const struct scene *s, struct finding *f)
