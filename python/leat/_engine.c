@@ -102,18 +102,18 @@ static int parse_layouts(PyObject *given, const struct leat_source *source,
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"source",   "batch_size",      "drop_last", "order", "seed",
-                            "rank",     "world_size",      "threads",   "ahead", "memory_bytes",
-                            "on_error", "recorder_loader", "layouts",   NULL};
+    static char *names[] = {"source",   "batch_size",      "drop_last", "order",    "seed",
+                            "rank",     "world_size",      "threads",   "ahead",    "memory_bytes",
+                            "on_error", "recorder_loader", "layouts",   "autotune", NULL};
     struct leat_loader_options options = {0};
     PyObject *source_object, *layouts = NULL;
     int order = 0, on_error = 0;
     long long batch_size;
     unsigned long long seed = 0, memory_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OL|iiKiiiiKiiO", names, &source_object,
-                                     &batch_size, &options.drop_last, &order, &seed, &options.rank,
-                                     &options.world_size, &options.threads, &options.ahead,
-                                     &memory_bytes, &on_error, &options.recorder_loader, &layouts))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "OL|iiKiiiiKiiOi", names, &source_object, &batch_size, &options.drop_last,
+            &order, &seed, &options.rank, &options.world_size, &options.threads, &options.ahead,
+            &memory_bytes, &on_error, &options.recorder_loader, &layouts, &options.autotune))
         return NULL;
     struct leat_source *source = engine_source_of(source_object);
     if (!source)
@@ -347,11 +347,11 @@ static PyObject *engine_stats(PyObject *object, PyObject *unused)
     leave(self);
 #define U(field) #field, (unsigned long long)s.field
 #define I(field) #field, (int)s.field
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsK}", U(elapsed_ns), U(batches),
-                         U(samples), U(bytes), U(waits), U(wait_ns), U(help_ns), U(order_ns),
-                         U(read_ns), U(layout_ns), U(idle_ns), U(ready_sum), U(errors), U(full),
-                         I(threads), I(ahead), I(slots), I(slots_held), U(slot_bytes),
-                         U(memory_bytes), U(memory_most_bytes));
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsKsKss}", U(elapsed_ns),
+                         U(batches), U(samples), U(bytes), U(waits), U(wait_ns), U(help_ns),
+                         U(order_ns), U(read_ns), U(layout_ns), U(idle_ns), U(ready_sum), U(errors),
+                         U(full), I(threads), I(ahead), I(slots), I(slots_held), U(slot_bytes),
+                         U(memory_bytes), U(memory_most_bytes), U(pace_changes), "pace", s.pace);
 #undef U
 #undef I
 }

@@ -63,9 +63,11 @@ class DataLoader(_TorchLoader[_Sample]):
     seed           of the order and of what is random; None: torch's random numbers decide with
                    one rank (torch.manual_seed() repeats it), 0 with several, which must agree
     on_error       'raise', 'skip' or 'replace': what becomes of a sample that cannot be read
-    threads        C threads; None: one less than the cores this process may use
+    threads        C threads; None: one less than the cores this process may use, then as autotune
+                   finds
     memory_budget  bytes the batch slots may take together; None: a default that plan() shows
-    autotune       kept for later: the number of threads does not change yet
+    autotune       whether the number of threads, and of batches made ahead, follows what the
+                   training needs; None: only when threads is not given
     rank, world_size  this process's part of the data; None: as torch.distributed has them
 
     plan() says what runs in C and what does not, and why; stats() what was waited for; state_dict()
@@ -94,7 +96,7 @@ class DataLoader(_TorchLoader[_Sample]):
         on_error="raise",
         threads=None,
         memory_budget=None,
-        autotune=True,
+        autotune=None,
         rank=None,
         world_size=None,
         **kwargs,
@@ -129,7 +131,7 @@ class DataLoader(_TorchLoader[_Sample]):
         self.on_error = _one_of("on_error", on_error, POLICIES)
         self.threads = _checked_int("threads", threads, 1, 1 << 12)
         self.memory_budget = _checked_int("memory_budget", memory_budget, 1, (1 << 63) - 1)
-        self.autotune = bool(autotune)
+        self.autotune = threads is None if autotune is None else bool(autotune)
         self.world_size = _checked_int("world_size", world_size, 1, 1 << 30)
         most = (1 << 30) if world_size is None else self.world_size - 1
         self.rank = _checked_int("rank", rank, 0, most)

@@ -79,6 +79,7 @@ def _options(loader, lowered):
         "rank": rank,
         "world_size": world_size,
         "threads": loader.threads or 0,
+        "autotune": 1 if loader.autotune else -1,
         "memory_bytes": loader.memory_budget or 0,
         "on_error": ON_ERROR[loader.on_error],
         "recorder_loader": _recorder_loader(loader),

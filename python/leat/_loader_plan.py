@@ -30,9 +30,10 @@ class Plan:
 
 # Of an engine's figures, those that add up over engines.
 SUMS = (
-    "batches samples bytes waits wait_ns help_ns order_ns read_ns idle_ns ready_sum errors full"
+    "batches samples bytes waits wait_ns help_ns order_ns read_ns layout_ns idle_ns ready_sum "
+    "errors full pace_changes"
 ).split()
-NOW = "threads slots slots_held slot_bytes memory_bytes memory_most_bytes".split()
+NOW = "threads ahead slots slots_held slot_bytes memory_bytes memory_most_bytes".split()
 
 
 class Counts:
@@ -69,14 +70,23 @@ class Counts:
         sums["batches"] += self.batches
         sums["wait_ns"] += self.wait_ns
         now = {name: sum(f[name] for f in figures) for name in NOW}
-        return Stats(sums, now, elapsed_ns, errors)
+        return Stats(sums, now, elapsed_ns, errors, figures[-1]["pace"] if figures else None)
+
+    def pace(self):
+        """(threads, why) of an engine that is there; None: none is."""
+        with self.lock:
+            for running in list(self.running):
+                if running.core is not None:
+                    figures = running.core.stats()
+                    return figures["threads"], figures["pace"]
+        return None
 
 
 class Stats:
     """Figures since the loader was made. Times are in seconds; those of stages are summed over the
     threads. What torch's own machinery does is not seen but for batches and wait_s."""
 
-    def __init__(self, sums, now, elapsed_ns, errors):
+    def __init__(self, sums, now, elapsed_ns, errors, pace):
         self.batches = sums["batches"]
         self.samples = sums["samples"]
         self.bytes = sums["bytes"]
@@ -87,11 +97,14 @@ class Stats:
         self.help_s = sums["help_ns"] / 1e9  # of wait_s, what the consumer's core worked itself
         self.order_s = sums["order_ns"] / 1e9
         self.read_s = sums["read_ns"] / 1e9
+        self.layout_s = sums["layout_ns"] / 1e9
         self.idle_s = sums["idle_ns"] / 1e9
         self.ready_mean = sums["ready_sum"] / self.batches if self.batches else float("nan")
         self.full = sums["full"]
         self.bad_samples = sums["errors"]
         self.errors = errors  # (epoch, index, what is wrong with it)
+        self.pace_changes = sums["pace_changes"]  # how often threads or batches ahead were adapted
+        self.pace = pace  # why they are as many as they are; None: no engine is there
         for name in NOW:
             setattr(self, name, now[name])
 
@@ -101,7 +114,8 @@ class Stats:
                 f"batches  {self.batches}, {self.samples} samples, {self.bytes / 1e6:.1f} MB",
                 f"waited   {self.wait_s:.3f} s in {self.waits} of them",
                 f"stages   order {self.order_s:.3f} s, read {self.read_s:.3f} s, "
-                f"idle {self.idle_s:.3f} s, {self.threads} threads",
+                f"layout {self.layout_s:.3f} s, idle {self.idle_s:.3f} s",
+                f"threads  {self.threads}, {self.ahead} batches ahead; {self.pace or 'none now'}",
                 f"memory   {self.slots} slots, {self.memory_bytes / 1e6:.1f} MB "
                 f"of at most {self.memory_most_bytes / 1e6:.1f}",
                 f"errors   {self.bad_samples}",

@@ -199,6 +199,14 @@ def _foreseeable(batches):
 # ---- What is said of it.
 
 
+def _threads_text(loader):
+    now = loader._leat_shared.counts.pace()
+    if now is not None:
+        return f"{now[0]}, {now[1]}"
+    first = "one less than the cores" if loader.threads is None else str(loader.threads)
+    return f"{first}, then as many as the training needs" if loader.autotune else first
+
+
 def _put_together(found):
     if found.layout is not None:
         return f"put together as {found.layout!r} does"
@@ -227,9 +235,9 @@ def plan(loader, found, reasons):
     if size is None:
         size = getattr(loader.batch_sampler, "batch_size", None) or "as given"
     tail = ", an incomplete last one left out" if loader.drop_last else ""
-    threads = "one less than the cores" if loader.threads is None else str(loader.threads)
+    threads = _threads_text(loader)
     budget = loader.memory_budget
-    limit = "a quarter of the machine" if budget is None else f"{budget} bytes"
+    limit = "a quarter of the memory" if budget is None else f"{budget} bytes"
     rows = [
         ("source", found.text, "C"),
         ("order", found.order_text + part, "torch" if found.order is None else "C"),

@@ -347,3 +347,26 @@ def test_under_leat_run(train):
     assert (first.dataset, first.length, first.batch_size) == ("TensorDataset", 101, 10)
     assert (second.dataset, second.length, second.batch_size) == ("Rows", 23, 4)
     assert "script.py" in first.where
+
+
+def test_autotune_is_for_loaders_without_a_number_of_threads():
+    """What was named stays; what was not says that it may change, and why it is what it is."""
+    x = torch.arange(64)
+    for given, adapts in (
+        ({}, True),
+        ({"threads": 2}, False),
+        ({"threads": 2, "autotune": True}, True),
+        ({"autotune": False}, False),
+    ):
+        loader = leat.DataLoader(x, 8, **given)
+        assert loader.autotune is adapts
+        threads = dict((row[0], row[1]) for row in loader.plan().rows)["threads"]
+        assert ("as many as the training needs" in threads) is adapts
+        assert loader.stats().pace is None
+        list(loader)
+        stats = loader.stats()
+        assert (stats.pace == "as it was asked for") is not adapts
+        assert stats.pace in str(loader.plan()) and stats.pace in str(stats)
+        assert stats.threads >= 1 and stats.ahead >= 1 and stats.pace_changes == 0
+    with pytest.raises(TypeError):
+        leat.DataLoader(x, 8, None, None, None, 0, None, False, False, 0, None, None, None, True)
