@@ -80,11 +80,24 @@ def run_script(script, *args, **options):
     )
 
 
-def megatron_index(path, dtype, lengths):
-    """As Megatron-LM's IndexedDatasetBuilder writes it."""
+def megatron_index(path, dtype, lengths, firsts=None):
+    """As Megatron-LM's IndexedDatasetBuilder writes it; `firsts` are the documents' first sequences,
+    and the end of the last."""
     codes = {numpy.uint16: 8, numpy.int32: 4}
+    firsts = [0, len(lengths)] if firsts is None else firsts
     starts = numpy.cumsum([0, *lengths[:-1]]) * numpy.dtype(dtype).itemsize
     with open(path, "wb") as file:
-        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, codes[dtype], len(lengths), 2))
+        file.write(
+            b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, codes[dtype], len(lengths), len(firsts))
+        )
         file.write(numpy.array(lengths, "<i4").tobytes() + numpy.array(starts, "<i8").tobytes())
-        file.write(numpy.array([0, len(lengths)], "<i8").tobytes())
+        file.write(numpy.array(firsts, "<i8").tobytes())
+
+
+def megatron_documents(stem, dtype, lengths, firsts):
+    """A .bin of rising numbers and its .idx; gives the documents."""
+    tokens = numpy.arange(1000, 1000 + sum(lengths), dtype=dtype)
+    tokens.tofile(f"{stem}.bin")
+    megatron_index(f"{stem}.idx", dtype, lengths, firsts)
+    ends = numpy.cumsum([0, *lengths])
+    return [tokens[ends[a] : ends[b]] for a, b in zip(firsts, firsts[1:])]
