@@ -44,9 +44,27 @@ static int parse_npy(const char *name, const uint8_t *bytes, uint64_t count,
     return 0;
 }
 
+/* People keep whole samples so: worth a sentence of its own. */
+static int is_pickle(const uint8_t *bytes, uint64_t count)
+{
+    return count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+           bytes[count - 1] == '.';
+}
+
+static int refuse_pickle(const char *name, struct leat_err *err)
+{
+    return err_set(
+        err, -LEAT_E_USAGE,
+        "%s is a pickle, a program that only Python can run: write it anew as a .npy, or "
+        "with torch.save() of one tensor.",
+        name);
+}
+
 static int parse_array(enum leat_codec_kind kind, const char *name, const uint8_t *bytes,
                        uint64_t count, struct array_value *ret_value, struct leat_err *err)
 {
+    if (is_pickle(bytes, count))
+        return refuse_pickle(name, err);
     return kind == LEAT_CODEC_NPY ? parse_npy(name, bytes, count, ret_value, err)
                                   : torch_value_parse(name, bytes, count, ret_value, err);
 }
@@ -271,7 +289,10 @@ static int decode_plain(const struct codec *codec, const uint8_t *bytes, uint64_
                         const struct source_request *request, uint8_t *place, struct leat_err *err)
 {
     char wanted[160];
-    if (codec->variable ? count % codec->row_bytes : count != codec->row_bytes)
+    int fits = codec->variable ? count % codec->row_bytes == 0 : count == codec->row_bytes;
+    if (!fits && is_pickle(bytes, count))
+        return refuse_pickle("the value", err);
+    if (!fits)
         return err_set(err, -LEAT_E_CORRUPT, "the value has %llu bytes, not %s%llu of %s.",
                        (unsigned long long)count, codec->variable ? "a multiple of the " : "the ",
                        (unsigned long long)codec->row_bytes,

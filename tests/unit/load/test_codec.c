@@ -328,6 +328,23 @@ static void test_array(void **state)
     assert_said("a multiple of the 6");
 }
 
+/* What pickle.dumps(1) gives. */
+static void test_pickle(void **state)
+{
+    struct value v = {(uint8_t *)"\x80\x04K\x01.", 5};
+    struct codec codec;
+    uint8_t row[12];
+    for (int kind = LEAT_CODEC_NPY; kind <= LEAT_CODEC_TORCH; kind++) {
+        struct leat_codec asked = {.kind = (enum leat_codec_kind)kind};
+        assert_int_equal(codec_init(&codec, &asked, "first", v.bytes, v.count, &err),
+                         -LEAT_E_USAGE);
+        assert_said("first is a pickle");
+    }
+    codec = array_codec(LEAT_INT16, 1, 3, 0);
+    assert_int_equal(decode(&codec, v, 0, row), -LEAT_E_USAGE);
+    assert_said("the value is a pickle");
+}
+
 static void test_bytes(void **state)
 {
     struct leat_span span;
@@ -380,7 +397,7 @@ int main(void)
         cmocka_unit_test(test_torch_variable), cmocka_unit_test(test_torch_damaged),
         cmocka_unit_test(test_npy_layouts),    cmocka_unit_test(test_npy_other),
         cmocka_unit_test(test_array),          cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_decimal),
+        cmocka_unit_test(test_pickle),         cmocka_unit_test(test_decimal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
