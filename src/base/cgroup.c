@@ -274,48 +274,59 @@ static void read_memory(const char *root, struct tree *tree, int64_t machine_byt
     }
 }
 
-/* CPUs this process may run on, by sched_getaffinity; with a recorded root by "Cpus_allowed_list"
- * of /proc/self/status ("0-3,8"). 0 when unknown. */
-static int64_t count_affinity(const char *root)
+static void allow(struct cpus_allowed *cpus, int64_t cpu)
 {
-    if (strcmp(root, "/") == 0) {
-        for (int cpus = 1024; cpus <= 1 << 16; cpus *= 4) { /* EINVAL: the kernel has more */
-            cpu_set_t *set = CPU_ALLOC((size_t)cpus);
-            size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-            int count = set && sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
-            CPU_FREE(set);
-            if (count > 0)
-                return count;
-        }
+    if (cpu < CPUS_MOST && !cpus_allows(cpus, cpu)) {
+        cpus->bits[cpu / 8] |= (uint8_t)(1 << cpu % 8);
+        cpus->count++;
     }
+}
+
+static void ask_affinity(struct cpus_allowed *cpus)
+{
+    for (int most = 1024; most <= CPUS_MOST && !cpus->count;
+         most *= 4) { /* EINVAL: there are more */
+        cpu_set_t *set = CPU_ALLOC((size_t)most);
+        size_t bytes = CPU_ALLOC_SIZE((size_t)most);
+        if (set && sched_getaffinity(0, bytes, set) == 0)
+            for (int cpu = 0; cpu < most; cpu++)
+                if (CPU_ISSET_S((size_t)cpu, bytes, set))
+                    allow(cpus, cpu);
+        CPU_FREE(set);
+    }
+}
+
+void cpus_allowed_read(const char *root, struct cpus_allowed *ret_cpus)
+{
     char text[4096];
-    if (proc_text_read_at(root, "/proc/self/status", text, sizeof text) <= 0)
-        return 0;
-    const char *at = strstr(text, "\nCpus_allowed_list:");
+    memset(ret_cpus, 0, sizeof *ret_cpus);
+    if (strcmp(root, "/") == 0)
+        ask_affinity(ret_cpus);
+    if (ret_cpus->count || proc_text_read_at(root, "/proc/self/status", text, sizeof text) <= 0)
+        return;
+    const char *at = strstr(text, "\nCpus_allowed_list:"); /* "0-3,8" */
     if (!at)
-        return 0;
+        return;
     at += strlen("\nCpus_allowed_list:");
-    int64_t count = 0;
-    for (;;) {
+    do {
         int64_t low = proc_text_number(&at), high = low;
         if (*at == '-') {
             at++;
             high = proc_text_number(&at);
         }
-        if (low < 0 || high < low || high >= 1 << 16)
-            return count;
-        count += high - low + 1;
-        if (*at++ != ',' || count > 1 << 16)
-            return count;
-    }
+        if (low < 0 || high < low || high >= CPUS_MOST)
+            return;
+        for (int64_t cpu = low; cpu <= high; cpu++)
+            allow(ret_cpus, cpu);
+    } while (*at++ == ',');
 }
 
 int cgroup_read(const char *root, struct cgroup_info *ret_info)
 {
     struct cgroup_info info = {.memory_limit_bytes = -1, .memory_used_bytes = -1, .oom_kills = -1};
-    int64_t affinity = count_affinity(root);
-    if (affinity == 0)
-        affinity = sysconf(_SC_NPROCESSORS_ONLN);
+    struct cpus_allowed allowed;
+    cpus_allowed_read(root, &allowed);
+    int64_t affinity = allowed.count ? allowed.count : sysconf(_SC_NPROCESSORS_ONLN);
     info.cpus = affinity > 0 ? (double)affinity : 1;
 
     /* A host of many containers has a mountinfo of hundreds of lines; what is beyond is cut off. */

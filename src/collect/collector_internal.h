@@ -117,6 +117,7 @@ struct collector {
     uint64_t next_sample_ns, next_tree_ns, next_gpu_look_ns, last_sys_ns, rows;
     struct sys_info last_sys;
     int64_t run_cpu_ns;          /* of the tree since the last row of sys_samples */
+    double cpus;                 /* that it may use: affinity and quota */
     int64_t oom_kills_before[2]; /* the cgroup's, the kernel's; -1: unknown */
     bool sampled;
     struct nvml *nvml;

@@ -66,6 +66,7 @@ void sample_begin(struct collector *c)
     read_oom_kills(c, c->oom_kills_before);
     if (cgroup_read(c->proc_root, &cgroup) < 0)
         return;
+    c->cpus = cgroup.cpus;
     store_set_metaf(c->writer, "cpus", "%g", cgroup.cpus);
     if (cgroup.memory_limit_bytes >= 0)
         store_set_metaf(c->writer, "memory_limit_bytes", "%lld",
@@ -190,7 +191,7 @@ static void end_process(struct collector *c, struct seen *s, uint64_t now)
 static void signals_text(uint32_t signals, char *text, size_t bytes)
 {
     static const char *const names[] = {"fetch", "backward", "optimizer", "sync",
-                                        "h2d",   "worker",   "step"};
+                                        "h2d",   "worker",   "step",      "cuda"};
     size_t used = 0;
     text[0] = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -292,6 +293,27 @@ static double ratio(int64_t now, int64_t before, double whole)
     return r > 1 ? 1 : r;
 }
 
+/* A quota of nearly all CPUs is none: the clock and the kernel's ticks are never quite one. */
+#define QUOTA_SHARE 0.95
+
+/* What part of the CPU time that this run may have was used, by whomever. A quota (cgroup) of fewer
+ * CPUs than there are leaves idle ones that are not for us: of them counts what the quota has left.
+ */
+static void cpu_ratios(const struct collector *c, const struct sys_info *s, uint64_t now,
+                       double *ret_all, double *ret_run)
+{
+    const struct sys_info *b = &c->last_sys;
+    double all = s->all_ns >= 0 && b->all_ns >= 0 ? (double)(s->all_ns - b->all_ns) : 0;
+    double quota = c->cpus * (double)(now - c->last_sys_ns), run = (double)c->run_cpu_ns;
+    double whole = quota > 0 && quota < QUOTA_SHARE * all ? quota : all;
+    *ret_all = ratio(s->busy_ns, b->busy_ns, all);
+    *ret_run = ratio(c->run_cpu_ns, 0, whole);
+    if (whole < all) {
+        double idle = (1 - *ret_all) * all, left = run < whole ? whole - run : 0;
+        *ret_all = 1 - (idle < left ? idle : left) / whole;
+    }
+}
+
 static void sample_system(struct collector *c, uint64_t now)
 {
     struct sys_info s;
@@ -300,16 +322,16 @@ static void sample_system(struct collector *c, uint64_t now)
     const struct sys_info *b = &c->last_sys;
     if (c->sampled) {
         double all = s.all_ns >= 0 && b->all_ns >= 0 ? (double)(s.all_ns - b->all_ns) : 0;
-        double us = (double)(now - c->last_sys_ns) / NS_PER_US;
+        double us = (double)(now - c->last_sys_ns) / NS_PER_US, cpu, run_cpu;
+        cpu_ratios(c, &s, now, &cpu, &run_cpu);
         store_add(c->writer, "sys_samples",
                   "t_ns,cpu_ratio,run_cpu_ratio,iowait_ratio,memory_total,memory_available,"
                   "swap_in_bytes,swap_out_bytes,swap_used_bytes,cpu_pressure,memory_pressure,"
                   "io_pressure,shm_total,shm_used,steal_ratio",
-                  "udddddddddddddd", collector_relative(c, now), ratio(s.busy_ns, b->busy_ns, all),
-                  ratio(c->run_cpu_ns, 0, all), ratio(s.iowait_ns, b->iowait_ns, all),
-                  or_null(s.memory_total), or_null(s.memory_available), or_null(s.swap_in_bytes),
-                  or_null(s.swap_out_bytes), or_null(s.swap_used_bytes),
-                  ratio(s.cpu_stall_us, b->cpu_stall_us, us),
+                  "udddddddddddddd", collector_relative(c, now), cpu, run_cpu,
+                  ratio(s.iowait_ns, b->iowait_ns, all), or_null(s.memory_total),
+                  or_null(s.memory_available), or_null(s.swap_in_bytes), or_null(s.swap_out_bytes),
+                  or_null(s.swap_used_bytes), ratio(s.cpu_stall_us, b->cpu_stall_us, us),
                   ratio(s.memory_stall_us, b->memory_stall_us, us),
                   ratio(s.io_stall_us, b->io_stall_us, us), or_null(s.shm_total),
                   or_null(s.shm_used), ratio(s.steal_ns, b->steal_ns, all));

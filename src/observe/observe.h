@@ -47,7 +47,7 @@ int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_cou
 /* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
 
 struct sys_info {                       /* totals since boot; take differences */
-    int64_t busy_ns, iowait_ns, all_ns; /* summed over CPUs */
+    int64_t busy_ns, iowait_ns, all_ns; /* summed over the CPUs that we may run on */
     int64_t steal_ns; /* of busy: the hypervisor gave the CPU to another machine */
     int64_t memory_total, memory_available; /* the smaller of machine and cgroup */
     int64_t swap_used_bytes, swap_in_bytes, swap_out_bytes;

@@ -1,12 +1,13 @@
 /* proc_system.c: the machine as a whole, out of /proc/{stat,meminfo,vmstat,pressure} and /dev/shm.
  *
- * In a container /proc still speaks of the whole machine, except where it is laid over (lxcfs). The
- * two figures for which that would mislead, memory in all and memory left, are therefore taken from
- * the cgroup where it leaves less.
+ * In a container /proc still speaks of the whole machine, except where it is laid over (lxcfs).
+ * Where that would mislead, the figures are of what this run may use: CPU times of the CPUs it may
+ * run on, memory in all and memory left of the cgroup where it leaves less.
  */
 #include "observe/observe.h"
 
 #include "base/cgroup.h"
+#include "base/mem.h"
 #include "base/proc_text.h"
 
 #include <stdio.h>
@@ -14,38 +15,83 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Ticks of "cpu  user nice system idle iowait irq softirq steal guest guest_nice". Guest time is
- * within user and nice. Stolen time counts as busy: the CPU was not there to be used. */
-static void read_cpu(const char *root, struct sys_info *info)
+struct ticks {
+    int64_t all, idle, iowait, steal; /* -1: unknown */
+};
+
+/* "user nice system idle iowait irq softirq steal guest guest_nice". Guest time is within user and
+ * nice. 0 when the line makes no sense. */
+static int parse_ticks(const char *at, struct ticks *ret_ticks)
 {
-    /* The line of interest is the first; the rest, thousands of interrupt counts, is cut off. */
-    char text[1024];
-    long ticks = sysconf(_SC_CLK_TCK);
-    if (ticks <= 0 || proc_text_read_at(root, "/proc/stat", text, sizeof text) <= 0 ||
-        strncmp(text, "cpu ", 4) != 0)
-        return;
-    const char *at = text + 4;
-    int64_t all = 0, idle = -1, iowait = -1, steal = -1, ns_per_tick = 1000000000 / ticks;
+    struct ticks t = {0, -1, -1, -1};
     for (int i = 0; i < 8; i++) {
         const char *before = at;
         int64_t value = proc_text_number(&at);
         if (at == before)
             break; /* old kernels have fewer */
-        all = proc_text_sum(all, value);
+        t.all = proc_text_sum(t.all, value);
         if (i == 3)
-            idle = value;
+            t.idle = value;
         if (i == 4)
-            iowait = value;
+            t.iowait = value;
         if (i == 7)
-            steal = value;
+            t.steal = value;
     }
-    int64_t rest = proc_text_sum(idle, iowait);
-    if (all < 0 || rest < 0 || rest > all)
-        return;
-    info->all_ns = proc_text_scale(all, ns_per_tick);
-    info->iowait_ns = proc_text_scale(iowait, ns_per_tick);
-    info->busy_ns = proc_text_scale(all - rest, ns_per_tick);
-    info->steal_ns = proc_text_scale(steal, ns_per_tick);
+    int64_t rest = proc_text_sum(t.idle, t.iowait);
+    if (t.all < 0 || rest < 0 || rest > t.all)
+        return 0;
+    *ret_ticks = t;
+    return 1;
+}
+
+static void add_ticks(struct ticks *sum, const struct ticks *t)
+{
+    sum->all = proc_text_sum(sum->all, t->all);
+    sum->idle = proc_text_sum(sum->idle, t->idle);
+    sum->iowait = proc_text_sum(sum->iowait, t->iowait);
+    sum->steal = proc_text_sum(sum->steal, t->steal);
+}
+
+/* The sum of the lines "cpu7 …" of the CPUs that we may run on: others may idle, or be busy,
+ * without meaning anything to this run. 0 when there is none of them. */
+static int sum_allowed(const char *root, const char *text, struct ticks *ret_ticks)
+{
+    struct cpus_allowed allowed;
+    struct ticks sum = {0}, t;
+    int found = 0;
+    cpus_allowed_read(root, &allowed);
+    for (const char *line = strstr(text, "\ncpu"); line; line = strstr(line, "\ncpu")) {
+        line += strlen("\ncpu");
+        int64_t cpu = proc_text_number(&line);
+        if (cpus_allows(&allowed, cpu) && *line == ' ' && strchr(line, '\n') &&
+            parse_ticks(line, &t)) {
+            add_ticks(&sum, &t);
+            found = 1;
+        }
+    }
+    *ret_ticks = sum;
+    return found;
+}
+
+/* Stolen time counts as busy: the CPU was not there to be used. */
+static void read_cpu(const char *root, struct sys_info *info)
+{
+    static const size_t most_bytes = 64 << 10; /* some 700 CPUs; interrupt counts are cut off */
+    char *text = mem_alloc(most_bytes);
+    long ticks = sysconf(_SC_CLK_TCK);
+    struct ticks t;
+    if (text && ticks > 0 && proc_text_read_at(root, "/proc/stat", text, most_bytes) > 0 &&
+        strncmp(text, "cpu ", 4) == 0 && parse_ticks(text + 4, &t)) {
+        struct ticks ours;
+        if (sum_allowed(root, text, &ours))
+            t = ours;
+        int64_t ns_per_tick = 1000000000 / ticks;
+        info->all_ns = proc_text_scale(t.all, ns_per_tick);
+        info->iowait_ns = proc_text_scale(t.iowait, ns_per_tick);
+        info->busy_ns = proc_text_scale(t.all - t.idle - t.iowait, ns_per_tick);
+        info->steal_ns = proc_text_scale(t.steal, ns_per_tick);
+    }
+    mem_free(text);
 }
 
 static void read_memory(const char *root, struct sys_info *info)

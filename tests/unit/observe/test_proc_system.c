@@ -33,6 +33,18 @@ static void recorded_machine(void **state)
     assert_i64(s.shm_total, -1);
 }
 
+/* Of the CPUs 0, 4, 8 and 12 this process may run on 0 and 8. */
+static void only_cpus_it_may_use(void **state)
+{
+    struct sys_info s;
+    int64_t tick_ns = 1000000000 / sysconf(_SC_CLK_TCK);
+    assert_int_equal(sys_read(data_root("v2"), &s), 0);
+    assert_i64(s.all_ns, (100 + 10 + 1000 + 7 + 3 + 200 + 2000) * tick_ns);
+    assert_i64(s.busy_ns, (100 + 10 + 3 + 200) * tick_ns);
+    assert_i64(s.iowait_ns, 7 * tick_ns);
+    assert_i64(s.steal_ns, 3 * tick_ns);
+}
+
 static void absent_is_not_zero(void **state)
 {
     struct sys_info s;
@@ -155,11 +167,11 @@ static void live_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_machine), cmocka_unit_test(absent_is_not_zero),
-        cmocka_unit_test(hostile_machine),  cmocka_unit_test(live_machine),
-        cmocka_unit_test(hybrid_limits),    cmocka_unit_test(container_limits),
-        cmocka_unit_test(nested_limits),    cmocka_unit_test(hostile_limits),
-        cmocka_unit_test(live_limits),
+        cmocka_unit_test(recorded_machine),   cmocka_unit_test(only_cpus_it_may_use),
+        cmocka_unit_test(absent_is_not_zero), cmocka_unit_test(hostile_machine),
+        cmocka_unit_test(live_machine),       cmocka_unit_test(hybrid_limits),
+        cmocka_unit_test(container_limits),   cmocka_unit_test(nested_limits),
+        cmocka_unit_test(hostile_limits),     cmocka_unit_test(live_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
