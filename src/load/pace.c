@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "load/engine.h"
 
+#include <limits.h>
+
 /* Shares of the window's time. Below a hundredth nobody gains by more threads. The two bounds on
  * waits and on busy threads lie apart, so that one more and one less do not call for each other. */
 #define WAITS      0.02 /* the consumer waits */
@@ -44,63 +46,78 @@ void pace_init(struct pace *p, int on, double cores, int threads, int ahead, int
     p->cores = cores - 1 > 1 ? cores - 1 : 1;
     p->threads_most = threads > THREADS_WAITING ? threads : THREADS_WAITING;
     p->why = on ? PACE_START : PACE_FIXED;
-    p->patience_more = p->patience_less = PATIENCE;
+    for (int want = 0; want < PACE_WANTS; want++)
+        p->patience[want] = PATIENCE;
     p->left = WINDOW_BATCHES;
 }
 
 int64_t pace_window(const struct pace *p)
 {
-    int doubles = p->trial ? 1 : p->calm / WINDOW_DOUBLES; /* a trial is judged on some more */
+    int doubles = p->trial != PACE_WANT_NOTHING
+                      ? 1
+                      : p->calm / WINDOW_DOUBLES; /* a trial is judged on some more */
     return (int64_t)WINDOW_BATCHES << (doubles < WINDOW_MOST ? doubles : WINDOW_MOST);
 }
 
-static int change(struct pace *p, int threads, int trial, enum pace_reason why)
+static int change(struct pace *p, enum pace_want trial, enum pace_reason why)
 {
-    p->threads += threads;
     p->trial = trial;
-    p->settling = trial != 0; /* the window in which it happens is of both */
+    p->settling = trial != PACE_WANT_NOTHING; /* the window in which it happens is of both */
     p->asked = p->calm = 0;
     p->why = why;
     p->changes++;
     return 1;
 }
 
-/* What did not help is left alone for longer each time. */
-static int take_back(struct pace *p, int threads, enum pace_reason why, int *patience, int *pause)
-{
-    *pause = *patience;
-    if (*patience < PATIENCE_MOST)
-        *patience *= 2;
-    return change(p, threads, 0, why);
-}
-
-/* One more thread, to be judged by what it could bring. */
-static int try_more(struct pace *p, double step_ns, double wait_ns)
+/* Does what was asked for often enough, to be judged by the wait that it takes away. */
+static int try_out(struct pace *p, enum pace_want want, double step_ns, double wait_ns)
 {
     double could = step_ns / (p->threads + 2);
     p->before_wait_ns = wait_ns;
-    p->wanted_ns = (could < wait_ns ? could : wait_ns) / HELPS;
-    return change(p, 1, 1, PACE_MORE);
+    p->before_ahead = p->ahead;
+    switch (want) {
+    case PACE_WANT_MORE:
+        p->wanted_ns = (could < wait_ns ? could : wait_ns) / HELPS;
+        p->threads++;
+        return change(p, want, PACE_MORE);
+    case PACE_WANT_AHEAD:
+        p->wanted_ns = wait_ns / HELPS;
+        p->ahead = p->ahead < p->ahead_most / 2 ? 2 * p->ahead : p->ahead_most;
+        return change(p, want, PACE_AHEAD);
+    case PACE_WANT_LESS: p->threads--; return change(p, want, PACE_LESS);
+    case PACE_WANT_NOTHING: break;
+    }
+    return 0;
+}
+
+/* What did not help is left alone for longer each time. */
+static int take_back(struct pace *p, enum pace_want trial, enum pace_reason why)
+{
+    p->threads += trial == PACE_WANT_LESS ? 1 : trial == PACE_WANT_MORE ? -1 : 0;
+    p->ahead = p->before_ahead;
+    p->pause[trial] = p->patience[trial];
+    if (p->patience[trial] < PATIENCE_MOST)
+        p->patience[trial] *= 2;
+    return change(p, PACE_WANT_NOTHING, why);
 }
 
 /* The last change has had a window to itself. */
 static int judge(struct pace *p, double step_ns, double wait_ns)
 {
-    int trial = p->trial;
-    p->trial = 0;
-    if (trial > 0 && p->before_wait_ns - wait_ns < p->wanted_ns)
-        return take_back(p, -1, PACE_BACK, &p->patience_more, &p->no_more);
-    if (trial < 0 && wait_ns > WAITS * step_ns)
-        return take_back(p, 1, PACE_NEEDED, &p->patience_less, &p->no_less);
+    enum pace_want trial = p->trial;
+    int helped = p->before_wait_ns - wait_ns >= p->wanted_ns;
+    p->trial = PACE_WANT_NOTHING;
+    switch (trial) {
+    case PACE_WANT_MORE: return helped ? 0 : take_back(p, trial, PACE_BACK);
+    case PACE_WANT_AHEAD: return helped ? 0 : take_back(p, trial, PACE_NO_BURSTS);
+    case PACE_WANT_LESS: return wait_ns <= WAITS * step_ns ? 0 : take_back(p, trial, PACE_NEEDED);
+    case PACE_WANT_NOTHING: break;
+    }
     return 0;
 }
 
-static void count_down(int *windows)
-{
-    *windows -= *windows > 0;
-}
-
-/* What this window asks for. */
+/* What a window asks for, by its shares of the time: the consumer's wait, the threads' work, and
+ * their CPU time. */
 static enum pace_want want_of(struct pace *p, double wait, double busy, double cpu)
 {
     double threads = p->threads;
@@ -111,47 +128,44 @@ static enum pace_want want_of(struct pace *p, double wait, double busy, double c
             p->why = PACE_CORES;
             return PACE_WANT_NOTHING;
         }
-        return p->no_more || p->threads >= p->threads_most ? PACE_WANT_NOTHING : PACE_WANT_MORE;
+        return p->threads < p->threads_most ? PACE_WANT_MORE : PACE_WANT_NOTHING;
     }
-    if (wait > WAITS)
-        return p->ahead < p->ahead_most ? PACE_WANT_AHEAD : PACE_WANT_NOTHING;
-    if (wait < WAITS_NOT && busy < WOULD_REST * (threads - 1) && !p->no_less)
+    /* What was waited for could have been made while threads had a rest. */
+    if (wait > WAITS && wait <= threads - busy && p->ahead < p->ahead_most)
+        return PACE_WANT_AHEAD;
+    if (wait < WAITS_NOT && busy < WOULD_REST * (threads - 1))
         return PACE_WANT_LESS;
     return PACE_WANT_NOTHING;
 }
 
 int pace_decide(struct pace *p, const struct pace_sample *s)
 {
+    static const int enough[] = {[PACE_WANT_NOTHING] = INT_MAX,
+                                 [PACE_WANT_MORE] = STARVED_WINDOWS,
+                                 [PACE_WANT_AHEAD] = STARVED_WINDOWS,
+                                 [PACE_WANT_LESS] = RESTED_WINDOWS};
     if (!s->batches || !s->elapsed_ns || !p->on)
         return 0;
-    double elapsed = (double)s->elapsed_ns, n = (double)s->batches;
-    count_down(&p->no_more);
-    count_down(&p->no_less);
+    double elapsed = (double)s->elapsed_ns, step_ns = elapsed / (double)s->batches;
+    double wait = (double)s->wait_ns / elapsed;
+    for (int want = 0; want < PACE_WANTS; want++)
+        p->pause[want] -= p->pause[want] > 0;
     if (p->settling) {
         p->settling = 0;
         return 0;
     }
-    if (p->trial && judge(p, elapsed / n, (double)s->wait_ns / n))
+    if (p->trial != PACE_WANT_NOTHING && judge(p, step_ns, wait * step_ns))
         return 1;
-    enum pace_want want = want_of(p, (double)s->wait_ns / elapsed, (double)s->busy_ns / elapsed,
-                                  (double)s->cpu_ns / elapsed);
+    enum pace_want want =
+        want_of(p, wait, (double)s->busy_ns / elapsed, (double)s->cpu_ns / elapsed);
+    if (p->pause[want])
+        want = PACE_WANT_NOTHING;
     p->asked = want == p->want ? p->asked + 1 : 1;
     p->want = want;
     /* Whoever wants something is looked at closely. */
     p->calm = want == PACE_WANT_NOTHING ? p->calm + 1 : 0;
-    switch (want) {
-    case PACE_WANT_MORE:
-        if (p->asked >= STARVED_WINDOWS)
-            return try_more(p, elapsed / n, (double)s->wait_ns / n);
-        return 0;
-    case PACE_WANT_AHEAD:
-        if (p->asked < STARVED_WINDOWS)
-            return 0;
-        p->ahead = p->ahead < p->ahead_most / 2 ? 2 * p->ahead : p->ahead_most;
-        return change(p, 0, 0, PACE_AHEAD);
-    case PACE_WANT_LESS: return p->asked >= RESTED_WINDOWS ? change(p, -1, -1, PACE_LESS) : 0;
-    case PACE_WANT_NOTHING: break;
-    }
+    if (p->asked >= enough[want])
+        return try_out(p, want, step_ns, wait * step_ns);
     if (p->why == PACE_START && p->calm >= RESTED_WINDOWS)
         p->why = PACE_ENOUGH;
     return 0;

@@ -6,7 +6,7 @@
  *     the consumer waits    every thread busy     one more thread; kept if the wait became shorter,
  *                                                 else taken back, and not tried again for a while
  *                           threads rest          twice as many batches ahead: they come in bursts,
- *                                                 which a store of them bridges
+ *                                                 which a store of them bridges; kept if it does
  *     the consumer does     threads mostly rest   one less, down to one; where that makes it wait,
  *     not wait                                    it is taken back in the same way
  *     else                                        nothing: the windows get longer
@@ -34,6 +34,7 @@
     X(LESS, "one less: threads were idle most of the time")                                        \
     X(NEEDED, "one more again: with one less the consumer waited")                                 \
     X(AHEAD, "more batches ahead: they come in bursts")                                            \
+    X(NO_BURSTS, "as many batches ahead as before: more did not help")                             \
     X(CORES, "every thread is busy, and no core is left for one more")
 
 enum pace_reason {
@@ -53,6 +54,7 @@ struct pace_sample {
 };
 
 enum pace_want { PACE_WANT_NOTHING, PACE_WANT_MORE, PACE_WANT_LESS, PACE_WANT_AHEAD };
+#define PACE_WANTS (PACE_WANT_AHEAD + 1)
 
 struct pace {
     /* Set once. */
@@ -66,12 +68,13 @@ struct pace {
     /* What pace_decide() remembers. */
     enum pace_want want;   /* of the last window */
     int asked;             /* windows in a row that wanted the same */
-    int trial;             /* +1 or -1: the last change is being judged; 0: none */
-    int settling;          /* windows to let pass before it is */
-    double before_wait_ns; /* of a batch, before one more came */
+    enum pace_want trial;  /* the last change, while it is being judged */
+    int settling;          /* one more window passes before it is */
+    double before_wait_ns; /* of a batch, before the change */
     double wanted_ns;      /* by how much it must fall */
-    int no_more, no_less;  /* windows until this is tried again */
-    int patience_more, patience_less;
+    int before_ahead;
+    int pause[PACE_WANTS]; /* windows until it is tried again */
+    int patience[PACE_WANTS];
     int calm; /* windows without a change */
 
     /* The window; of the engine alone. */

@@ -119,20 +119,49 @@ static void a_step_that_changes_is_followed(void **state)
     assert_int_equal(p.threads, 4);
 }
 
+/* Waits of 8 % that halve with every doubling of the batches ahead, or do not care. */
+static struct pace_sample burst(const struct pace *p, int bridged)
+{
+    struct pace_sample s = {.batches = 10, .elapsed_ns = 100 * MS, .busy_ns = 120 * MS};
+    s.wait_ns = (bridged ? 32 : 8 * (uint64_t)p->ahead) * MS / (uint64_t)p->ahead;
+    return s;
+}
+
 static void bursts_are_bridged_by_more_ahead(void **state)
 {
     struct pace p;
-    struct pace_sample s = {.batches = 10,
-                            .elapsed_ns = 100 * MS,
-                            .wait_ns = 8 * MS,
-                            .busy_ns = 120 * MS, /* of 300 */
-                            .cpu_ns = 120 * MS};
-    pace_init(&p, 1, 8, 3, 4, 20);
-    for (int i = 0; i < 50; i++)
+    pace_init(&p, 1, 8, 3, 4, 12);
+    for (int i = 0; i < 50; i++) {
+        struct pace_sample s = burst(&p, 1);
         pace_decide(&p, &s);
+    }
     assert_int_equal(p.threads, 3);
-    assert_int_equal(p.ahead, 20); /* as many as the memory holds */
+    assert_int_equal(p.ahead, 12); /* as many as the memory holds */
     assert_int_equal(p.why, PACE_AHEAD);
+    pace_init(&p, 1, 8, 3, 4, 64);
+    for (int i = 0; i < 50; i++) {
+        struct pace_sample s = burst(&p, 1);
+        pace_decide(&p, &s);
+    }
+    assert_int_equal(p.ahead, 16); /* 2 % are left: enough */
+}
+
+static void more_ahead_that_bridges_nothing_is_taken_back(void **state)
+{
+    struct pace p;
+    pace_init(&p, 1, 8, 3, 4, 64);
+    for (int i = 0; i < 500; i++) {
+        struct pace_sample s = burst(&p, 0);
+        pace_decide(&p, &s);
+    }
+    assert_int_equal(p.ahead, 4);
+    assert_int_equal(p.why, PACE_NO_BURSTS);
+    /* A consumer that does nothing but ask waits for longer than the threads rest: no bursts. */
+    struct pace_sample always = {.batches = 10, .elapsed_ns = 100 * MS, .wait_ns = 95 * MS};
+    always.busy_ns = 70 * MS;
+    pace_init(&p, 1, 2, 1, 2, 64);
+    for (int i = 0; i < 500; i++)
+        assert_false(pace_decide(&p, &always));
 }
 
 /* An evaluation between two windows, or a hiccup, is no reason to change anything. */
@@ -287,6 +316,7 @@ int main(void)
         cmocka_unit_test(idle_threads_go),
         cmocka_unit_test(a_step_that_changes_is_followed),
         cmocka_unit_test(bursts_are_bridged_by_more_ahead),
+        cmocka_unit_test(more_ahead_that_bridges_nothing_is_taken_back),
         cmocka_unit_test(one_window_decides_nothing),
         cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
         cmocka_unit_test(a_loader_gets_the_threads_it_needs),
