@@ -2,8 +2,8 @@
  * to input_parts, input_hist and input_lines.
  *
  * A row belongs to a place: one loader of one process, and one of its workers, or the process
- * itself (worker -1). Workers that are not persistent are new processes every epoch, so a place is
- * the sum of all who ever held it:
+ * itself (worker -1), or its workers whose number is not known (-2). Workers that are not
+ * persistent are new processes every epoch, so a place is the sum of all who ever held it:
  *
  *     dead workers ──absorbed once──► place (kept in memory) ─┐
  *     living ones ──read anew each time───────────────────────┴─► rows, replaced
@@ -30,8 +30,9 @@ enum {
     PLACES_MOST = 1024,
     PLACES_FINE = 64, /* with all bins and lines: 8 ranks of 7 workers */
     LINES_LATER = 24,
-    OWN = -1,    /* worker: the process itself */
-    UNTOLD = -1, /* loader */
+    OWN = -1,        /* worker: the process itself */
+    NUMBERLESS = -2, /* worker: those whose number is not known, together */
+    UNTOLD = -1,     /* loader */
     HIST_MOST = 2304
 };
 
@@ -285,7 +286,7 @@ static bool settle(struct speaker *s, bool ends)
     s->input.loader = said >= 0 && said < REC_LOADERS ? said
                       : master                        ? only_loader_with_workers(master)
                                                       : UNTOLD;
-    s->input.worker = s->header.worker_id >= 0 ? s->header.worker_id : 0;
+    s->input.worker = s->header.worker_id >= 0 ? s->header.worker_id : NUMBERLESS;
     s->input.settled = true;
     return true;
 }

@@ -88,7 +88,7 @@ void explain_input(const struct facts *facts, const struct rank_facts *rank, dou
         if (!find_cause(&s, f))
             unclear(&s, f);
         if (f->where_count == 0)
-            finding_place(f, loader->where, input_ms / s.wall_ms);
+            finding_place(f, loader->where, input_ms / s.wall_ms, "the step");
     }
     scene_done(&s);
 }

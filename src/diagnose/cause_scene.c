@@ -121,20 +121,22 @@ double line_share(const struct scene *s, const struct line_fact *line)
     return line && s->line_ms > 0 ? line->ms / s->line_ms : NAN;
 }
 
+#define MAKING "making a batch" /* what the shares of lines are of */
+
 void place_line(const struct scene *s, const struct line_fact *line, struct finding *f)
 {
     char place[sizeof((struct input_line *)0)->file + 16];
     if (!line)
         return;
     snprintf(place, sizeof place, "%s:%d", line->line->file, line->line->line);
-    finding_place(f, place, line_share(s, line));
+    finding_place(f, place, line_share(s, line), MAKING);
     for (size_t i = 0; i < s->line_count; i++) {
         const struct line_fact *l = &s->lines[i];
         if (!l->below || l->below->line != line->line->line || l->line->part != line->line->part ||
             strcmp(l->below->file, line->line->file) != 0)
             continue;
         snprintf(place, sizeof place, "%s:%d", l->line->file, l->line->line);
-        finding_place(f, place, line_share(s, l));
+        finding_place(f, place, line_share(s, l), MAKING);
         return;
     }
 }
@@ -144,7 +146,7 @@ void place_loader(const struct scene *s, struct finding *f)
     const struct line_fact *sample = scene_top_line(s, LEAT_PART_SAMPLE);
     const struct line_fact *collate = scene_top_line(s, LEAT_PART_COLLATE);
     place_line(s, collate && (!sample || collate->ms > sample->ms) ? collate : sample, f);
-    finding_place(f, s->loader->where, s->input_ms / s->wall_ms);
+    finding_place(f, s->loader->where, s->input_ms / s->wall_ms, "the step");
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -92,7 +92,7 @@ struct worker_fact {
 };
 
 /* What making a batch and handing it over took, by part (run-db.md, input_parts). `worker` is the
- * worker's number, -1 the process of the loader itself. */
+ * worker's number, -1 the process of the loader itself, -2 workers without a number. */
 struct input_part {
     int64_t pid, n;
     int loader, worker; /* loader -1: could not be told */

@@ -131,7 +131,7 @@ static int matches(const struct wanted *w, int64_t pid, int loader, int worker)
     if (pid != w->pid || (loader != w->loader && !(loader == -1 && w->with_unknown)))
         return 0;
     return w->worker == FACTS_ALL || worker == w->worker ||
-           (w->worker == FACTS_WORKERS && worker >= 0);
+           (w->worker == FACTS_WORKERS && worker != FACTS_PROCESS);
 }
 
 enum { BINS = 2304 }; /* as in the store: ln(2^64) / ln(1.02) = 2240 */

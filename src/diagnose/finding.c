@@ -110,7 +110,7 @@ void finding_prove(struct finding *f, const char *what, double value, const char
     va_end(args);
 }
 
-void finding_place(struct finding *f, const char *where, double share)
+void finding_place(struct finding *f, const char *where, double share, const char *of)
 {
     const char *colon = where ? strrchr(where, ':') : NULL;
     int64_t line = -1;
@@ -125,7 +125,8 @@ void finding_place(struct finding *f, const char *where, double share)
     char *file = mem_alloc((size_t)(colon - where) + 1);
     if (file)
         memcpy(file, where, (size_t)(colon - where));
-    grown[f->where_count++] = (struct place){.file = file, .line = (int)line, .share = share};
+    grown[f->where_count++] =
+        (struct place){.file = file, .line = (int)line, .share = share, .of = of};
 }
 
 void finding_predict(struct finding *f, const char *setting, double step_ms)

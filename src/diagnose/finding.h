@@ -17,6 +17,7 @@ struct place {
     char *file; /* owned */
     int line;
     double share;
+    const char *of; /* what the share is one of: "making a batch"; lives as long as the program */
 };
 
 struct finding {
@@ -58,7 +59,8 @@ void finding_advise(struct finding *f, const char *fmt, ...) __attribute__((form
 void finding_cause(struct finding *f, const char *cause);
 void finding_prove(struct finding *f, const char *what, double value, const char *unit,
                    const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
-void finding_place(struct finding *f, const char *where, double share); /* "file:line" */
+/* `where` is "file:line", `of` a constant: "making a batch". */
+void finding_place(struct finding *f, const char *where, double share, const char *of);
 void finding_predict(struct finding *f, const char *setting, double step_ms);
 int findings_has(const struct findings *list, const char *label);
 void findings_done(struct findings *list);

@@ -32,7 +32,7 @@ void rule_h2d(const struct facts *facts, struct findings *found)
                       "loaders WHERE pid = %lld AND loader = %d", (long long)loader->pid,
                       loader->loader);
     if (loader)
-        finding_place(f, loader->where, share);
+        finding_place(f, loader->where, share, "the step");
     /* A copy that overlaps costs nothing as long as the rest of the step is longer. */
     double rest_ms = wall_ms - h2d_ms;
     f->predicted_gain = gain_of(wall_ms, rest_ms > h2d_ms ? rest_ms : h2d_ms);

@@ -145,9 +145,9 @@ static json_t *where_part(const struct finding *f)
     json_t *list = json_array();
     for (size_t i = 0; list && i < f->where_count; i++) {
         const struct place *place = &f->where[i];
-        json_t *item =
-            json_pack("{so so so}", "file", summary_text(place->file), "line",
-                      summary_integer(place->line), "share", json_number_or_null(place->share));
+        json_t *item = json_pack("{so so so so}", "file", summary_text(place->file), "line",
+                                 summary_integer(place->line), "share",
+                                 json_number_or_null(place->share), "of", summary_text(place->of));
         if (json_array_append_new(list, item) < 0) {
             json_decref(list);
             return NULL;

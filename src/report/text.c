@@ -223,8 +223,10 @@ static void put_where(struct str *out, const json_t *finding)
         str_addf(&line, "%s:%s", layout_file(json_find_text(place, "file", "?")),
                  layout_count(json_find_number(place, "line", NAN), cell));
         double share = json_find_number(place, "share", NAN);
+        const char *of = json_find_text(place, "of", NULL);
         if (isfinite(share))
-            str_addf(&line, " (%s)", layout_percent(share, cell));
+            str_addf(&line, " (%s%s%s)", layout_percent(share, cell), of ? " of " : "",
+                     of ? of : "");
         layout_paragraph(out, "- Where: ", 2, str_text(&line));
         str_done(&line);
     }

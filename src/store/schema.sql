@@ -119,7 +119,8 @@ CREATE TABLE workers (           -- each DataLoader worker process
 
 CREATE TABLE input_parts (       -- what making a batch and handing it over took, by part
     pid INTEGER, loader INTEGER, -- the loader and its process (loaders); loader -1: could not be told
-    worker   INTEGER,            -- worker_id, summed over the epochs; -1: the process itself
+    worker   INTEGER,            -- worker_id, summed over the epochs; -1: the process itself;
+                                 -- -2: workers whose number is not known, together
     part     TEXT,               -- sample: one __getitem__, or next() of an IterableDataset
                                  -- fetch: all samples of a batch, however they were asked for
                                  -- collate: collate_fn of a batch

@@ -245,6 +245,26 @@ static void test_untold_loader(void **state)
     }
 }
 
+/* A worker whose number could not be learnt is not taken for worker 0. */
+static void numberless_worker(void)
+{
+    uint32_t loader = make_loader(2);
+    fork_worker(0, (int)loader, make_19_samples);
+    fork_worker(-1, (int)loader, make_5_samples);
+    fork_worker(-1, (int)loader, make_5_samples);
+}
+
+static void test_numberless_worker(void **state)
+{
+    begin(getpid());
+    run(numberless_worker);
+    finish();
+    assert_int_equal(ask("SELECT n FROM input_parts WHERE part='sample' AND worker=0"), 19);
+    assert_int_equal(ask("SELECT n FROM input_parts WHERE part='sample' AND worker=-2"), 5 + 5);
+    assert_int_equal(ask("SELECT count(*) FROM input_parts WHERE worker=-1"), 0);
+    assert_int_equal(ask("SELECT count(*) FROM workers WHERE worker_id IS NULL"), 2);
+}
+
 /* A worker that has not yet said whose it is may still do so: its place waits until it has worked.
  */
 static void start_slowly(void)
@@ -530,9 +550,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_parts),        TEST(test_hist),          TEST(test_no_workers),
-        TEST(test_many_loaders), TEST(test_untold_loader), TEST(test_late_word),
-        TEST(test_fork_server),  TEST(test_epochs),        TEST(test_living),
-        TEST(test_many_workers), TEST(test_scribbled),     TEST(test_no_memory),
+        TEST(test_many_loaders), TEST(test_untold_loader), TEST(test_numberless_worker),
+        TEST(test_late_word),    TEST(test_fork_server),   TEST(test_epochs),
+        TEST(test_living),       TEST(test_many_workers),  TEST(test_scribbled),
+        TEST(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

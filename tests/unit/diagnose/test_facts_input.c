@@ -38,7 +38,8 @@ static void test_quantiles_merge_workers(void **state)
 {
     struct facts *f = load(META "INSERT INTO input_parts VALUES"
                                 " (7, 0, 0, 'sample', 90, 90000000, 1100000, 0),"
-                                " (7, 0, 1, 'sample', 10, 100000000, 10000000, 0),"
+                                " (7, 0, 1, 'sample', 8, 80000000, 10000000, 0),"
+                                " (7, 0, -2, 'sample', 2, 20000000, 10000000, 0)," /* numberless */
                                 " (7, 0, -1, 'unpickle', 4, 8000000, 3000000, 4096),"
                                 " (7, 1, 0, 'sample', 50, 50000000000, 1000000000, 0);"
                                 "INSERT INTO input_hist VALUES (7, 0, 0, 'sample', 697, 60),"
