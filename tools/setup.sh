@@ -102,7 +102,7 @@ set_up_venv() {
         stage 'Python environment (.venv)' "$PYTHON" -m venv .venv
     fi
     local wanted=()
-    mapfile -t wanted < <(lacking "$TORCH" numpy h5py pillow webdataset pytest jsonschema ruff setuptools)
+    mapfile -t wanted < <(lacking "$TORCH" numpy h5py lmdb pillow webdataset pytest jsonschema ruff setuptools)
     if [ ${#wanted[@]} -gt 0 ]; then
         stage "pip: ${wanted[*]}" .venv/bin/python -m pip install --disable-pip-version-check \
             --no-input "${wanted[@]}" ||

@@ -28,7 +28,7 @@ class Lmdb(Values):
 
     def __init__(self, path, value="bytes", *, keys=False, db=None, skip=NO_SAMPLES):
         self.path = os.fspath(path)
-        self.db = db.encode() if isinstance(db, str) else db
+        self.db = db.decode() if isinstance(db, bytes) else db
         self.skip = tuple(key.encode() if isinstance(key, str) else bytes(key) for key in skip)
         self.values = [Value(value)]
         if keys:

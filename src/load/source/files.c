@@ -67,16 +67,23 @@ static int read_whole(int fd, struct iovec *parts, int count, const char *path,
     return 0;
 }
 
+/* What sentences have of a path: of a long one the end, which tells more. */
+static const char *end_of(const char *path)
+{
+    size_t length = strlen(path), most = 120;
+    return path + (length > most ? length - most : 0);
+}
+
 static int open_file(const char *path, uint64_t *ret_bytes, struct leat_err *err)
 {
     struct stat info;
     /* Without O_NONBLOCK the opening of a pipe would wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code = errno;
     if (fd < 0)
-        return err_set(err, -code, "%s: %s.", path, err_text(code));
+        return err_set(err, -code, "%s: %s.", end_of(path), err_text(code));
     if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode)) {
         close(fd);
-        return err_set(err, -LEAT_E_FOREIGN, "%s is not a regular file.", path);
+        return err_set(err, -LEAT_E_FOREIGN, "%s is not a regular file.", end_of(path));
     }
     *ret_bytes = (uint64_t)info.st_size;
     return fd;
@@ -134,6 +141,7 @@ static int read_file(const struct files_source *s, const char *path,
     int fd = open_file(path, &bytes, err);
     if (fd < 0)
         return fd;
+    path = end_of(path);
     int done = read_row(&s->codec, fd, bytes, place, path, err);
     if (!done)
         done = read_value(&s->codec, fd, bytes, place, request, scratch, path, err);

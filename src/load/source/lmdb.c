@@ -42,11 +42,13 @@ static void report_bad(const struct lmdb_source *l, const struct lmdb_item *item
                        int code, const struct leat_err *why, struct source_report *report)
 {
     char text[sizeof why->text], key[64];
+    size_t length = strlen(l->tree.file.path), most = 100; /* of a long path the end tells more */
+    const char *path = l->tree.file.path + (length > most ? length - most : 0);
     size_t bytes = item->key_bytes < sizeof key - 1 ? item->key_bytes : sizeof key - 1;
     for (size_t i = 0; i < bytes; i++)
         key[i] = item->key[i] >= ' ' && item->key[i] < 127 ? (char)item->key[i] : '?';
     key[bytes] = 0;
-    snprintf(text, sizeof text, "%.200s, key \"%s\": %.200s", l->tree.file.path, key, why->text);
+    snprintf(text, sizeof text, "%s, key \"%s\": %.300s", path, key, why->text);
     report->bad(report, place, code, text);
 }
 
