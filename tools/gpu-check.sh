@@ -59,12 +59,24 @@ import json, re, sys
 summary = json.load(open(sys.argv[1]))
 made = int(re.search(r"steps=(\d+)", open(sys.argv[2]).read()).group(1))
 counted = summary["step_time"]["steps"]
-print(f'{summary["verdict"]["label"]}, {counted} steps of {made}, median {summary["step_time"]["median"]:.2f} ms')
-sys.exit(counted != made)
+pinned = (summary["input"]["hand_over"]["pin"] or {"n": 0})["n"]
+print(f'{summary["verdict"]["label"]}, {counted} steps of {made}, median {summary["step_time"]["median"]:.2f} ms, {pinned} batches pinned')
+sys.exit(counted != made or pinned < made)
 PYTHON
     ) || status=1
     row "training, $workers workers" "${said:-no summary}" "$status"
 done
+
+status=0
+"$leat" bench --quiet --json examples/gpu_smoke.py >"$out/bench.json" || status=$?
+said=$(python3 - "$out/bench.json" <<'PYTHON'
+import json, sys
+bench = json.load(open(sys.argv[1]))
+print(bench["choice"]["line"], "|", bench["verdict"]["bottleneck"], f'{bench["verdict"]["factor"]:.1f}')
+sys.exit(len({row["settings"]["pin_memory"] for row in bench["rows"]}) != 2)
+PYTHON
+) || status=1
+row 'leat bench' "${said:-no result}" "$status"
 
 echo
 echo 'GPU check'
