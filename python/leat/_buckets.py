@@ -146,7 +146,7 @@ class BucketSampler(Sampler):
         if self._resume is not None:
             return dict(self._resume)
         if self._pass is not None:
-            return self._pass.state(self._pass.given)
+            return self._pass.state(self._pass.given, self._pass.ended)
         return _state(self.seed, self.epoch)
 
     def load_state_dict(self, state):
@@ -192,6 +192,7 @@ class Pass:
         self._from = (*sampler._world(), done)
         self._steps = self._plan.steps(*self._from, sampler.drop_last)
         self.given = 0
+        self.ended = False
 
     def __iter__(self):
         return self
@@ -201,14 +202,15 @@ class Pass:
 
     def __next__(self):
         if self.given == self._steps:
+            self.ended = True
             raise StopIteration
         batch = self._plan.part(*self._from, self.given)
         self.given += 1
         return batch
 
-    def state(self, given, ended=False):
-        """After so many of its batches. The end of an epoch is the beginning of the next."""
-        if ended or given == self._steps:
+    def state(self, given, ended):
+        """After so many of its batches; once it has ended, at the beginning of the next epoch."""
+        if ended:
             return _state(self._seed, self._epoch + 1)
         done = self._plan.done_after(*self._from, given)
         return _state(self._seed, self._epoch, done, self._plan.batches)
