@@ -1,7 +1,7 @@
 """leat.Pad and leat.Concat: batches of samples that differ in length, as a collate_fn.
 
 They are plain collate functions, for torch's own DataLoader as well. Where leat.DataLoader reads the
-dataset in C, they become the engine's layout (src/load/layout.h) and give the very same batches:
+dataset in C, they become the engine's layout (src/load/batch_layout.h) and give the same batches:
 
     samples ── __call__()   each field put together here ──┐
                                                            ├─► expand(): the batch

@@ -25,7 +25,7 @@
 #ifndef LEAT_LOAD_ENGINE_H
 #define LEAT_LOAD_ENGINE_H
 
-#include "load/layout.h"
+#include "load/batch_layout.h"
 #include "load/pace.h"
 #include "load/sampler.h"
 #include "load/slot.h"
@@ -138,7 +138,7 @@ int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
 /* Makes the piece. Lock held at call and return, not between. Returns the nanoseconds it took. */
 uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece);
 
-/* What layout.h does, for a batch whose samples are all there. As work_make(). */
+/* What batch_layout.h does, for a batch whose samples are all there. As work_make(). */
 uint64_t work_lay_out(struct leat_loader *l, struct slot *slot);
 
 void work_start_threads(struct leat_loader *l); /* up to `active`; lock held */

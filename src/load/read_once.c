@@ -3,7 +3,7 @@
  * For callers that want this sample now, such as __getitem__ of a dataset: the batch is made in the
  * calling thread, in a slot of its own that no loader fills again.
  */
-#include "load/layout.h"
+#include "load/batch_layout.h"
 
 #include "base/mem.h"
 

@@ -5,7 +5,7 @@
  *
  * Every part of the block begins at a multiple of 64 bytes. The rows of a variable field are struct
  * leat_span: they are moved, replaced and left out as any other rows are (repair.c). What the batch
- * shows of such a field is the rows themselves, or what layout.c made of them in the room.
+ * shows of such a field is the rows themselves, or what batch_layout.c made of them in the room.
  */
 #ifndef LEAT_LOAD_SLOT_H
 #define LEAT_LOAD_SLOT_H
@@ -59,7 +59,7 @@ struct slot {
     void *rows[LEAT_MAX_FIELDS];       /* in the block */
     int64_t *lengths[LEAT_MAX_FIELDS]; /* NULL: not a variable field */
 
-    /* What the batch shows; layout.c. */
+    /* What the batch shows; batch_layout.c. */
     void *shown[LEAT_MAX_FIELDS];
     int64_t items[LEAT_MAX_FIELDS];
 };

@@ -6,7 +6,7 @@
  *
  * A variable field's places are spans: the source sets each to where the rows lie, which is either
  * memory that lives as long as the source, or room() of the batch that is being made. The layout of
- * the batch (layout.c) makes padded or joined rows of the spans once all are known.
+ * the batch (batch_layout.c) makes padded or joined rows of the spans once all are known.
  *
  * Decoders (codec/) and operators (op/) stand between the bytes that a source found and the place;
  * neither changes this interface.

@@ -6,7 +6,7 @@
 #include "samples.h"
 
 #include "base/mem.h"
-#include "load/layout.h"
+#include "load/batch_layout.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-/* layout.c: see layout.h. */
-#include "load/layout.h"
+/* batch_layout.c: see batch_layout.h. */
+#include "load/batch_layout.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* layout.h: from spans to what a batch shows of a variable field.
+/* batch_layout.h: from spans to what a batch shows of a variable field.
  *
  *     spans    |a a a|b|c c|          where the source found or wrote the rows of each sample
  *     LIST     the spans themselves
@@ -7,8 +7,8 @@
  *
  * The result is made in the slot's room, once all samples of the batch are there.
  */
-#ifndef LEAT_LOAD_LAYOUT_H
-#define LEAT_LOAD_LAYOUT_H
+#ifndef LEAT_LOAD_BATCH_LAYOUT_H
+#define LEAT_LOAD_BATCH_LAYOUT_H
 
 #include "load/slot.h"
 
