@@ -7,10 +7,7 @@ import subprocess
 import tarfile
 
 import numpy
-import pytest
 import torch
-
-wds = pytest.importorskip("webdataset")
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}
 
@@ -71,8 +68,10 @@ def packed(path, kind):
 
 def by_webdataset(*shards):
     """All samples as WebDataset reads and decodes them."""
+    import webdataset
+
     shards = [os.fspath(shard) for shard in shards]
-    data = wds.WebDataset(shards, shardshuffle=False, empty_check=False).decode()
+    data = webdataset.WebDataset(shards, shardshuffle=False, empty_check=False).decode()
     return [
         {key: value for key, value in sample.items() if key not in ("__url__", "__local_path__")}
         for sample in data

@@ -16,6 +16,7 @@ from loader_kit import (
     leat_data,
     megatron_index,
 )
+from tar_kit import packed, write_tar
 from torch.utils.data import Dataset
 
 # ---- Bad samples.
@@ -241,6 +242,11 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
     numpy.arange(20000, dtype=numpy.uint16).tofile("train.bin")
     numpy.arange(20000, dtype=numpy.int32).tofile("corpus.bin")
     megatron_index("corpus.idx", numpy.int32, [12000, 8000])
+    for n in range(3):
+        os.makedirs("packed", exist_ok=True)
+        os.makedirs("shards", exist_ok=True)
+        path = write_tar(f"shards/train-{n:03d}.tar", 100, 100 * n)
+        os.rename(packed(path, "gz"), f"packed/train-{n:03d}.tar.gz")
     names = {}
     exec(compile(block, "docs/loader.md", "exec"), names)
     loaders = [value for value in names.values() if isinstance(value, leat.DataLoader)]

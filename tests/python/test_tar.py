@@ -20,10 +20,11 @@ from tar_kit import (
     npy,
     packed,
     same,
-    wds,
     write_tar,
 )
 from torch.utils.data import default_collate
+
+wds = pytest.importorskip("webdataset")
 
 
 def check(tar, *shards):

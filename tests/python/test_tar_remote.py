@@ -20,6 +20,8 @@ from conftest import PACKAGE
 from loader_kit import leat_data
 from tar_kit import by_webdataset, packed, same, write_tar
 
+pytest.importorskip("webdataset")
+
 
 class Server(http.server.ThreadingHTTPServer):
     """Serves a folder. A path with a query misbehaves as the query says."""
