@@ -241,7 +241,7 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
     numpy.savez("train.npz", x=numpy.zeros((500, 3)), y=numpy.arange(500))
     numpy.arange(20000, dtype=numpy.uint16).tofile("train.bin")
     numpy.arange(20000, dtype=numpy.int32).tofile("corpus.bin")
-    megatron_index("corpus.idx", numpy.int32, [12000, 8000])
+    megatron_index("corpus.idx", numpy.int32, [100] * 200, range(201))
     for n in range(3):
         os.makedirs("packed", exist_ok=True)
         os.makedirs("shards", exist_ok=True)
