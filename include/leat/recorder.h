@@ -110,7 +110,8 @@ enum leat_signal {
     LEAT_SIGNAL_SYNC = 8, /* collectives or a device can block this process */
     LEAT_SIGNAL_H2D = 16, /* copies to a device are seen */
     LEAT_SIGNAL_WORKER = 32,
-    LEAT_SIGNAL_STEP = 64 /* the script calls leat.step() */
+    LEAT_SIGNAL_STEP = 64, /* the script calls leat.step() */
+    LEAT_SIGNAL_CUDA = 128 /* calls of CUDA are counted (set by the recorder) */
 };
 
 enum leat_role { LEAT_ROLE_OTHER, LEAT_ROLE_MAIN, LEAT_ROLE_WORKER };
@@ -152,6 +153,46 @@ struct leat_stages {
     LEAT_STAGES(X)
 #undef X
 };
+
+/* What a process asks of CUDA, counted by the probe that `leat run` preloads (src/probe). Copies
+ * are told apart by direction and by what the host's side is. */
+#define LEAT_CUDA_CLASSES(X)                                                                       \
+    X(LAUNCH, "launch")             /* of a kernel */                                              \
+    X(GRAPH_LAUNCH, "graph_launch") /* of a captured graph, whatever is in it */                   \
+    X(H2D_PINNED, "h2d_pinned")                                                                    \
+    X(H2D_PAGEABLE, "h2d_pageable")                                                                \
+    X(D2H_PINNED, "d2h_pinned")                                                                    \
+    X(D2H_PAGEABLE, "d2h_pageable")                                                                \
+    X(D2D, "d2d")                                                                                  \
+    X(COPY_OTHER, "copy_other") /* from host to host */                                            \
+    X(MEMSET, "memset")                                                                            \
+    X(SYNC, "sync")             /* a stream or the device is waited for */                         \
+    X(EVENT_SYNC, "event_sync") /* an event is waited for */                                       \
+    X(EVENT, "event")           /* recorded, asked for, or waited for by a stream */               \
+    X(ALLOC, "alloc")           /* cudaMalloc: stops the device */                                 \
+    X(FREE, "free")                                                                                \
+    X(ALLOC_ASYNC, "alloc_async")                                                                  \
+    X(FREE_ASYNC, "free_async")                                                                    \
+    X(ALLOC_HOST, "alloc_host") /* pinned memory, or memory that becomes it */                     \
+    X(FREE_HOST, "free_host")
+
+enum leat_cuda_class {
+#define X(name, text) LEAT_CUDA_##name,
+    LEAT_CUDA_CLASSES(X)
+#undef X
+        LEAT_CUDA_CLASSES_COUNT
+};
+
+/* So far in the process, over all its threads. `ns` is the time of the host inside the calls: what
+ * the device does then or later is not in it. */
+struct leat_cuda_total {
+    uint64_t n, ns, bytes;
+};
+
+/* The recorder looks for a function of this name in the process, once, and reads it when a batch
+ * has arrived, when a step ends and at the end. It gives 1, or 0 when no call was made. */
+#define LEAT_PROBE_READ "leat_probe_read"
+typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_totals);
 
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */

@@ -23,6 +23,7 @@ struct collector_options {
     uint64_t start_ns;     /* the run's zero */
     pid_t root_pid;        /* the training command */
     int64_t max_steps;     /* a rank that has made so many is asked to stop; 0: no limit */
+    int probe;             /* the training was given the probe: who lacks it is told */
 };
 
 /* The writer stays the caller's. */

@@ -4,6 +4,7 @@
  *     collector_speaker.c  one recording process: its records, its rank, its rows
  *     collector_spans.c    spans with a name: totals, and the longest one by one
  *     collector_input.c    inside the input path: parts, their distribution, lines of code
+ *     collector_cuda.c     calls of CUDA
  *     collector_sample.c   the view from outside: /proc, pressure, GPUs
  *     collector_lost.c     what was not seen, and why
  */
@@ -161,6 +162,10 @@ int input_loader(struct speaker *s);                   /* its number there; -1: 
 void input_end(struct speaker *s);                     /* takes what a process leaves */
 void input_write(struct collector *c, bool last);
 void input_done(struct collector *c);
+
+/* collector_cuda.c */
+void cuda_write(struct speaker *s, int rank);
+void cuda_lost(struct collector *c); /* processes whose calls were not counted */
 
 /* collector_sample.c */
 void sample_begin(struct collector *c);

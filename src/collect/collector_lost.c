@@ -192,6 +192,7 @@ static void lost_of_speakers(struct collector *c)
 void lost_write(struct collector *c)
 {
     lost_of_speakers(c);
+    cuda_lost(c);
     lost_ranks(c);
     lost_processes(c);
     if (c->seen_more > 0)

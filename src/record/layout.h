@@ -1,14 +1,15 @@
 /* layout.h: the bytes that a recording process and leat share.
  *
  *     memfd (sparse: only pages that were written take memory)
- *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬──────────┬───────┬─────────┐
- *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts    │ lines │ engines │
- *     │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 x 8   │ 512   │ 64      │
- *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴──────────┴───────┴─────────┘
+ *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬────────┬───────┬─────────┬──────┐
+ *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts  │ lines │ engines │ cuda
+ * │ │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 x 8 │ 512   │ 64      │ 3    │
+ *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴────────┴───────┴─────────┴──────┘
  *
  *     parts:   one histogram a loader and part, for what comes too often to be a record
  *     lines:   one entry a line of code that the sampler has found at work
  *     engines: one a loader, for those that leat's own threads serve: what their stages took
+ *     cuda:    calls of CUDA, as they stood at three moments
  *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
@@ -17,8 +18,8 @@
  * acquire order, so it never sees half a record, also when the producer died in between. leat
  * stores tail after it has copied. A full ring drops the new record and counts it in `lost`.
  *
- * Parts, lines and engines are never drained: they are totals, which leat may read at any time and
- * reads for the last time when the process has died. A part is read only when its bit in
+ * Parts, lines, engines and calls are never drained: they are totals, which leat may read at any
+ * time and reads for the last time when the process has died. A part is read only when its bit in
  * `parts_used` says that it happened: to read a page of a memfd that was never written gives it
  * memory.
  *
@@ -34,7 +35,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 3u
+#define REC_VERSION 4u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -95,6 +96,16 @@ struct rec_engine {
     char order[REC_ORDER_BYTES];
 };
 
+/* Totals of calls of CUDA at three moments: when the first batch had come, when the last step
+ * ended, and when last heard of. */
+enum rec_cuda_when { REC_CUDA_BEGUN, REC_CUDA_STEPPED, REC_CUDA_LAST, REC_CUDA_WHENS };
+
+struct rec_cuda {
+    struct {
+        _Atomic uint64_t n, ns, bytes;
+    } of[REC_CUDA_WHENS][LEAT_CUDA_CLASSES_COUNT];
+};
+
 struct rec {
     uint64_t t0_ns, t1_ns;
     uint64_t arg;
@@ -125,6 +136,7 @@ struct rec_header {
     _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
     /* Written by the process again. */
     _Atomic uint32_t engines_used; /* engines below it may have been told of */
+    _Atomic uint32_t cuda_used;    /* odd while the table is written; 0: never */
     /* Cut strings, always NUL-terminated by the reader's copy. */
     char python[16], torch[32], exception[256], missing[256], devices[512];
 };
@@ -154,6 +166,7 @@ struct rec_area {
     struct rec_part parts[REC_PART_LOADERS][LEAT_PARTS_COUNT];
     struct rec_line lines[REC_LINES];
     struct rec_engine engines[REC_LOADERS];
+    struct rec_cuda cuda;
 };
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "record/layout.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,6 +34,12 @@ static atomic_uint generation = 1;    /* raised by fork and close */
 static atomic_int hopeless;           /* leat could not be reached: do not try again */
 static atomic_int wanted;             /* open was called in this process or an ancestor */
 
+static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
+static struct {
+    atomic_flag busy;         /* a thread is at it: the others let it be */
+    atomic_int begun, trains; /* a batch has come; an optimizer has made a step */
+} cuda;
+
 static __thread struct rec_ring *my_ring;
 static __thread unsigned my_generation;
 static __thread int backward_depth;
@@ -46,6 +53,9 @@ static void after_fork_in_child(void)
         munmap(old, sizeof *old);
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&open_lock, NULL);
+    atomic_flag_clear(&cuda.busy);
+    atomic_store(&cuda.begun, 0);
+    atomic_store(&cuda.trains, 0);
     my_ring = NULL;
     backward_depth = 0;
 }
@@ -141,8 +151,12 @@ static int open_locked(void)
             atomic_store(&hopeless, 1);
         return result;
     }
-    if (!handler_set)
+    if (!handler_set) {
         handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+        atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
+    }
+    if (atomic_load(&read_probe))
+        atomic_fetch_or(&fresh->header.signals, LEAT_SIGNAL_CUDA);
     atomic_store(&area, fresh);
     return 0;
 }
@@ -166,10 +180,49 @@ static struct rec_area *live_area(void)
     return atomic_load(&area);
 }
 
+/* ---- calls of CUDA ------------------------------------------------------------------------ */
+
+static void put_cuda(struct rec_cuda *table, enum rec_cuda_when when,
+                     const struct leat_cuda_total *totals)
+{
+    for (int k = 0; k < LEAT_CUDA_CLASSES_COUNT; k++) {
+        atomic_store_explicit(&table->of[when][k].n, totals[k].n, memory_order_relaxed);
+        atomic_store_explicit(&table->of[when][k].ns, totals[k].ns, memory_order_relaxed);
+        atomic_store_explicit(&table->of[when][k].bytes, totals[k].bytes, memory_order_relaxed);
+    }
+}
+
+/* Puts what the probe has counted into the shared memory. A step ends with its optimizer; where
+ * there is none, in an inference, with the batch that follows. What came before the first batch is
+ * kept apart: making a model and its first use of libraries are no part of a step. LEAT_REC_NONE:
+ * the process ends. */
+static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
+{
+    leat_probe_read_fn probe = atomic_load_explicit(&read_probe, memory_order_relaxed);
+    struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
+    if (!probe || atomic_flag_test_and_set(&cuda.busy))
+        return;
+    int first = !atomic_exchange(&cuda.begun, 1);
+    if (kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP)
+        atomic_store(&cuda.trains, 1);
+    if (probe(LEAT_CUDA_CLASSES_COUNT, totals)) {
+        atomic_fetch_add(&a->header.cuda_used, 1);
+        if (first)
+            put_cuda(&a->cuda, REC_CUDA_BEGUN, totals);
+        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !atomic_load(&cuda.trains)))
+            put_cuda(&a->cuda, REC_CUDA_STEPPED, totals);
+        put_cuda(&a->cuda, REC_CUDA_LAST, totals);
+        atomic_fetch_add(&a->header.cuda_used, 1);
+    }
+    atomic_flag_clear(&cuda.busy);
+}
+
 void leat_recorder_close(void)
 {
     pthread_mutex_lock(&open_lock);
     struct rec_area *a = atomic_exchange(&area, NULL);
+    if (a)
+        tell_cuda(a, LEAT_REC_NONE);
     atomic_store(&wanted, 0);
     atomic_fetch_add(&generation, 1);
     if (a)
@@ -236,6 +289,8 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
                                                           .kind = (uint16_t)kind,
                                                           .flags = (uint16_t)flags};
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+    if (kind == LEAT_REC_FETCH || kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP)
+        tell_cuda(a, kind);
 }
 
 static void copy_text(char *place, size_t bytes, const char *text)

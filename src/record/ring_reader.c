@@ -165,6 +165,43 @@ int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
     return 1;
 }
 
+static uint64_t since(uint64_t now, uint64_t before)
+{
+    return now > before ? now - before : 0;
+}
+
+/* What is written at this moment is read again; a process that died in the middle is believed. */
+int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cuda)
+{
+    enum { TRIES = 100 };
+    const _Atomic uint32_t *used = &reader->area->header.cuda_used;
+    uint32_t before = atomic_load(used);
+    if (before == 0)
+        return 0;
+    struct leat_cuda_total at[REC_CUDA_WHENS][LEAT_CUDA_CLASSES_COUNT];
+    for (int i = 0; i < TRIES; i++) {
+        for (int when = 0; when < REC_CUDA_WHENS; when++)
+            for (int k = 0; k < LEAT_CUDA_CLASSES_COUNT; k++)
+                at[when][k] = (struct leat_cuda_total){reader->area->cuda.of[when][k].n,
+                                                       reader->area->cuda.of[when][k].ns,
+                                                       reader->area->cuda.of[when][k].bytes};
+        uint32_t after = atomic_load(used);
+        if (before == after && !(after & 1))
+            break;
+        before = after;
+    }
+    for (int span = 0; span < RING_CUDA_SPANS; span++)
+        for (int k = 0; k < LEAT_CUDA_CLASSES_COUNT; k++) {
+            static const struct leat_cuda_total nothing;
+            const struct leat_cuda_total *end = &at[span][k];
+            const struct leat_cuda_total *start = span > 0 ? &at[span - 1][k] : &nothing;
+            ret_cuda->of[span][k] =
+                (struct leat_cuda_total){since(end->n, start->n), since(end->ns, start->ns),
+                                         since(end->bytes, start->bytes)};
+        }
+    return 1;
+}
+
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most)
 {
     int taken = 0;

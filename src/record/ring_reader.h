@@ -64,6 +64,14 @@ struct ring_engine {
 int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
                        struct ring_engine *ret_engine);
 
+/* Calls of CUDA: before the first batch had come, then up to the end of the last step, then after
+ * it. False when none was counted. */
+enum ring_cuda_span { RING_CUDA_BEFORE, RING_CUDA_STEPS, RING_CUDA_AFTER, RING_CUDA_SPANS };
+struct ring_cuda {
+    struct leat_cuda_total of[RING_CUDA_SPANS][LEAT_CUDA_CLASSES_COUNT];
+};
+int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cuda);
+
 /* Takes up to `most` new records, ring by ring, each ring in the order of writing (so ordered by
  * end time within a thread). Returns how many; call again until 0. */
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most);

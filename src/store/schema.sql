@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 2;            -- the same number as meta.schema
+PRAGMA user_version = 3;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -108,6 +108,19 @@ CREATE TABLE engines (           -- of them those whose batches leat's own threa
     order_ns INTEGER, read_ns INTEGER, layout_ns INTEGER, -- by stage, over threads and consumer
     idle_ns      INTEGER,        -- threads without work
     PRIMARY KEY (pid, loader)
+) WITHOUT ROWID;
+
+CREATE TABLE cuda_calls (        -- what a process asked of CUDA, counted by the probe (LD_PRELOAD)
+    pid   INTEGER, rank INTEGER, -- as in processes
+    span  TEXT,                  -- before (until the first batch had come), steps (until the last step
+                                 -- ended), after
+    class TEXT,                  -- launch, graph_launch, h2d_pinned, h2d_pageable, d2h_pinned,
+                                 -- d2h_pageable, d2d, copy_other, memset, sync, event_sync, event, alloc,
+                                 -- free, alloc_async, free_async, alloc_host, free_host
+    n     INTEGER,               -- calls; a class that never happened has no row
+    ns    INTEGER,               -- of the host inside them, over all threads
+    bytes INTEGER,               -- copied, set or allocated
+    PRIMARY KEY (pid, span, class)
 ) WITHOUT ROWID;
 
 CREATE TABLE workers (           -- each DataLoader worker process

@@ -38,6 +38,9 @@ static const struct thin tables[THIN_TABLES] = {
     [THIN_ENGINES] = {"engines",        NULL,
                    "DELETE FROM engines WHERE (pid,loader) IN "
                       "(SELECT pid,loader FROM engines ORDER BY wait_ns LIMIT %lld)",                1 },
+    [THIN_CUDA] = {"cuda_calls",     NULL,
+                   "DELETE FROM cuda_calls WHERE (pid,span,class) IN "
+                   "(SELECT pid,span,class FROM cuda_calls ORDER BY ns LIMIT %lld)",                 1 },
     [THIN_INPUT_PARTS] = {"input_parts",    NULL,
                    "DELETE FROM input_parts WHERE (pid,loader,worker,part) IN (SELECT "
                           "pid,loader,worker,part FROM input_parts ORDER BY total_ns LIMIT %lld)",   1 },

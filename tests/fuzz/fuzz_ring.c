@@ -1,6 +1,6 @@
 /* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables, the heads of
- * the rings, a part, two lines and two engines (the first bytes of each region), as a broken
- * process might scribble; then all that leat ever does with a ring is done. */
+ * the rings, a part, two lines, two engines and the calls of CUDA (the first bytes of each region),
+ * as a broken process might scribble; then all that leat ever does with a ring is done. */
 #include "record/ring_reader.h"
 
 #include <fcntl.h>
@@ -24,6 +24,7 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         {&area->parts[0][0],          32 + 64 * sizeof(uint64_t)   },
         {area->lines,                 2 * sizeof(struct rec_line)  },
         {area->engines,               2 * sizeof(struct rec_engine)},
+        {&area->cuda,                 sizeof area->cuda            },
     };
     for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
         size_t n = size < regions[i].bytes ? size : regions[i].bytes;
@@ -89,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 __builtin_trap();
             read_input(&reader);
             read_engines(&reader);
+            struct ring_cuda calls;
+            ring_reader_cuda(&reader, &calls);
             ring_reader_lost(&reader);
             ring_reader_close(&reader);
         }

@@ -418,6 +418,90 @@ static void engines_are_told_and_added_up(void **state)
     ring_reader_close(&reader);
 }
 
+/* ---- calls of CUDA -------------------------------------------------------------------------- */
+
+/* Stands for the probe: the recorder finds it by its name, as it finds the one that was preloaded.
+ */
+static uint64_t probe_calls;
+int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
+    __attribute__((visibility("default")));
+int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
+{
+    assert_int_equal(classes, LEAT_CUDA_CLASSES_COUNT);
+    memset(ret_totals, 0, classes * sizeof *ret_totals);
+    ret_totals[LEAT_CUDA_LAUNCH] =
+        (struct leat_cuda_total){probe_calls, 10 * probe_calls, 100 * probe_calls};
+    return probe_calls > 0;
+}
+
+static void call_cuda(uint64_t more, enum leat_record_kind then)
+{
+    probe_calls += more;
+    if (then != LEAT_REC_NONE)
+        leat_record(then, 0, 0, 0, 1, 2);
+}
+
+static void train_with_cuda(void)
+{
+    leat_recorder_open();
+    call_cuda(7, LEAT_REC_FETCH); /* the model was made: no part of a step */
+    for (int i = 0; i < 23; i++) {
+        call_cuda(2, LEAT_REC_BACKWARD);
+        call_cuda(3, LEAT_REC_OPTIMIZER);
+        call_cuda(1, LEAT_REC_FETCH); /* of the next step, also when it is never made */
+    }
+    call_cuda(30, LEAT_REC_FETCH); /* an evaluation */
+    call_cuda(11, LEAT_REC_NONE);
+    leat_recorder_close();
+}
+
+static void infer_with_cuda(void)
+{
+    leat_recorder_open();
+    call_cuda(0, LEAT_REC_FETCH); /* before anything of CUDA is used */
+    for (int i = 0; i < 5; i++)
+        call_cuda(4, LEAT_REC_FETCH);
+    call_cuda(2, LEAT_REC_NONE);
+    leat_recorder_close();
+}
+
+static void calls_of_cuda_are_told_by_span(void **state)
+{
+    struct ring_cuda calls;
+    struct rec_header h;
+    read_child(train_with_cuda);
+    assert_true(ring_reader_cuda(&reader, &calls));
+    ring_reader_header(&reader, &h);
+    assert_true(h.signals & LEAT_SIGNAL_CUDA);
+    assert_int_equal(calls.of[RING_CUDA_BEFORE][LEAT_CUDA_LAUNCH].n, 7);
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].n, 23 * 5 + 22);
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].ns, 1370);
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].bytes, 13700);
+    assert_int_equal(calls.of[RING_CUDA_AFTER][LEAT_CUDA_LAUNCH].n, 42);
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_SYNC].n, 0);
+    reader.area->cuda.of[REC_CUDA_STEPPED][LEAT_CUDA_LAUNCH].n =
+        3; /* scribbled: less than before */
+    assert_true(ring_reader_cuda(&reader, &calls));
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].n, 0);
+    reader.area->header.cuda_used = 77; /* it died while it wrote */
+    assert_true(ring_reader_cuda(&reader, &calls));
+    ring_reader_close(&reader);
+}
+
+static void steps_of_an_inference_end_with_the_next_batch(void **state)
+{
+    struct ring_cuda calls;
+    read_child(infer_with_cuda);
+    assert_true(ring_reader_cuda(&reader, &calls));
+    assert_int_equal(calls.of[RING_CUDA_BEFORE][LEAT_CUDA_LAUNCH].n, 0);
+    assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].n, 20);
+    assert_int_equal(calls.of[RING_CUDA_AFTER][LEAT_CUDA_LAUNCH].n, 2);
+    ring_reader_close(&reader);
+    read_child(tell_engines); /* a process that uses no CUDA */
+    assert_false(ring_reader_cuda(&reader, &calls));
+    ring_reader_close(&reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +517,8 @@ int main(void)
         cmocka_unit_test(a_full_table_counts_what_it_loses),
         cmocka_unit_test(scribbled_lines_are_checked),
         cmocka_unit_test(engines_are_told_and_added_up),
+        cmocka_unit_test(calls_of_cuda_are_told_by_span),
+        cmocka_unit_test(steps_of_an_inference_end_with_the_next_batch),
     };
     return cmocka_run_group_tests(tests, open_socket, close_socket);
 }

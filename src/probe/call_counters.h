@@ -1,0 +1,100 @@
+/* call_counters.h: counts and times of calls, thread by thread.
+ *
+ *     ┌ slot 0 ┐ ┌ slot 1 ┐      ┌ slot 63 ┐ ┌ shared ┐
+ *     │ n,     │ │        │ ...  │         │ │ all    │   a thread takes a free slot at its first
+ *     │ ticks, │ │        │      │         │ │ later  │   call and gives it back when it ends; what
+ *     │ bytes  │ │        │      │         │ │ threads│   is in it stays, the next one adds to it
+ *     └────────┘ └────────┘      └─────────┘ └────────┘
+ *
+ * A thread is alone in its slot, so adding needs no atomic operation but plain loads and stores
+ * that are never torn. Readers sum all slots, at any time. Nothing is allocated and nothing is
+ * locked.
+ *
+ * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
+ * clock_gettime), and turned into nanoseconds when it is read.
+ *
+ * A call inside a call of the same thread (the runtime calling the driver) is part of the outer
+ * one.
+ */
+#ifndef LEAT_PROBE_CALL_COUNTERS_H
+#define LEAT_PROBE_CALL_COUNTERS_H
+
+#include "leat/recorder.h"
+
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+struct call_counter {
+    _Atomic uint64_t n, ticks, bytes;
+};
+
+struct call_slot {
+    _Alignas(64) _Atomic uint32_t taken;
+    struct call_counter of[LEAT_CUDA_CLASSES_COUNT];
+};
+
+/* What a thread needs at every call. A preloaded library has its place in the first block of thread
+ * memory, which is reached without a function call. */
+struct call_thread {
+    struct call_slot *slot; /* NULL: none yet */
+    uint32_t depth;
+    uint32_t shared; /* the slot is everybody's */
+};
+extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
+extern bool call_ticks_steady; /* set once, before the first slot is taken */
+
+void call_slot_take(void);
+
+static inline uint64_t call_ticks(void)
+{
+#if defined(__x86_64__)
+    if (call_ticks_steady)
+        return __rdtsc();
+#endif
+    return clock_now_ns();
+}
+
+/* False inside another call. Each true one is followed by a call_leave(). */
+static inline bool call_enter(void)
+{
+    if (call_thread.depth)
+        return false;
+    call_thread.depth = 1;
+    if (!call_thread.slot)
+        call_slot_take();
+    return true;
+}
+
+static inline void call_add(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+static inline void call_leave(enum leat_cuda_class class, uint64_t start, uint64_t bytes)
+{
+    uint64_t end = call_ticks();
+    struct call_counter *c = &call_thread.slot->of[class];
+    uint64_t ticks = end > start ? end - start : 0; /* a thread may move to another socket */
+    if (call_thread.shared) {
+        atomic_fetch_add_explicit(&c->ticks, ticks, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->bytes, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->n, 1, memory_order_relaxed);
+    } else {
+        call_add(&c->ticks, ticks);
+        call_add(&c->bytes, bytes);
+        call_add(&c->n, 1);
+    }
+    call_thread.depth = 0;
+}
+
+/* Sums of all threads so far. False when no call was made at all. */
+bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
+void call_counters_forget(void); /* in the child of a fork, which begins at nothing */
+
+#endif

@@ -1,0 +1,93 @@
+/* probe.c: libleat-probe.so, which `leat run` preloads: what a process asks of CUDA, counted.
+ *
+ * Functions of CUDA's runtime and driver are defined here under their own names, so that the
+ * dynamic loader binds calls to them; each counts and goes on to the real one (next_definition.h).
+ * Nothing is written anywhere: the recorder in the same process (src/record), which finds
+ * leat_probe_read() by its name, reads the sums at the end of each step and puts them where leat
+ * sees them.
+ *
+ * Guarantees
+ *   - Results, errors and arguments pass untouched. No thread, no file, no output, no allocation.
+ *   - A process that never calls CUDA pays for loading this file and for nothing else.
+ *   - After fork the child counts from nothing.
+ *   - A signal handler that calls CUDA in the middle of a call is part of that call.
+ *
+ * Caveat: these names exist now in every process. A program that asks by
+ * dlsym(RTLD_DEFAULT, "cudaFree") whether CUDA is there finds them; calling them without CUDA
+ * returns "no device".
+ */
+#include "probe/call_counters.h"
+#include "probe/cuda_calls.h"
+#include "probe/host_memory.h"
+#include "probe/next_definition.h"
+
+#include <pthread.h>
+
+enum { NO_DEVICE = 100 }; /* cudaErrorNoDevice, CUDA_ERROR_NO_DEVICE */
+
+enum { COPY_H2H, COPY_H2D, COPY_D2H, COPY_D2D, COPY_DEFAULT }; /* cudaMemcpyKind */
+
+static enum leat_cuda_class to_device(const void *from)
+{
+    return host_memory_of(from) == HOST_PINNED ? LEAT_CUDA_H2D_PINNED : LEAT_CUDA_H2D_PAGEABLE;
+}
+
+static enum leat_cuda_class to_host(const void *to)
+{
+    return host_memory_of(to) == HOST_PINNED ? LEAT_CUDA_D2H_PINNED : LEAT_CUDA_D2H_PAGEABLE;
+}
+
+static enum leat_cuda_class copy_class(int kind, const void *to, const void *from)
+{
+    if (kind == COPY_DEFAULT) {
+        int from_host = host_memory_of(from) != HOST_NOT, to_host = host_memory_of(to) != HOST_NOT;
+        kind = from_host ? (to_host ? COPY_H2H : COPY_H2D) : to_host ? COPY_D2H : COPY_D2D;
+    }
+    switch (kind) {
+    case COPY_H2D: return to_device(from);
+    case COPY_D2H: return to_host(to);
+    case COPY_D2D: return LEAT_CUDA_D2D;
+    default: return LEAT_CUDA_COPY_OTHER;
+    }
+}
+
+/* `bytes` and `after` use the parameters, so they are evaluated where those are in scope. */
+#define X(name, parameters, arguments, class, bytes, after)                                        \
+    int name parameters __attribute__((visibility("default")));                                    \
+    int name parameters                                                                            \
+    {                                                                                              \
+        int(*next) parameters =                                                                    \
+            (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
+        if (!next)                                                                                 \
+            return NO_DEVICE;                                                                      \
+        if (!call_enter())                                                                         \
+            return next arguments;                                                                 \
+        enum leat_cuda_class counted_as = (class);                                                 \
+        uint64_t start = call_ticks();                                                             \
+        int result = next arguments;                                                               \
+        call_leave(counted_as, start, result == 0 ? (uint64_t)(bytes) : 0);                        \
+        if (result == 0)                                                                           \
+            after;                                                                                 \
+        return result;                                                                             \
+    }
+PROBE_CUDA_CALLS(X)
+#undef X
+
+/* See LEAT_PROBE_READ in recorder.h. */
+int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
+    __attribute__((visibility("default")));
+int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
+{
+    return classes == LEAT_CUDA_CLASSES_COUNT && call_counters_read(ret_totals);
+}
+
+static void after_fork_in_child(void)
+{
+    call_counters_forget();
+    host_memory_forget();
+}
+
+__attribute__((constructor)) static void loaded(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}

@@ -1,0 +1,49 @@
+/* fake_cuda.h: a CUDA for tests: every function counts its calls, keeps what it was given, and
+ * returns what the test wants. fake_cudart.c and fake_driver.c are two libraries, as in life; the
+ * driver has the real one's soname, because the probe asks it by that name. */
+#ifndef LEAT_TESTS_FAKE_CUDA_H
+#define LEAT_TESTS_FAKE_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_dim3 {
+    unsigned x, y, z;
+};
+
+/* fake_cudart.c */
+extern _Atomic long fake_calls; /* of any function of the runtime */
+extern int fake_result;         /* what they return */
+extern int fake_nested;         /* synchronizing calls the driver, as the real one does */
+extern unsigned fake_seen[8];   /* grid and block of the last launch, shared bytes, stream */
+int cudaLaunchKernel(const void *kernel, struct fake_dim3 grid, struct fake_dim3 block,
+                     void **values, size_t shared, void *stream);
+int __cudaLaunchKernel(const void *kernel, struct fake_dim3 grid, struct fake_dim3 block,
+                       void **values, size_t shared, void *stream);
+int cudaLaunchKernelExC(const void *config, const void *kernel, void **values);
+int cudaMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream);
+int cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                      size_t height, int kind, void *stream);
+int cudaMemsetAsync(void *to, int value, size_t n, void *stream);
+int cudaStreamSynchronize(void *stream);
+int cudaDeviceSynchronize(void);
+int cudaEventSynchronize(void *event);
+int cudaEventQuery(void *event);
+int cudaGraphLaunch(void *graph, void *stream);
+int cudaMalloc(void **at, size_t n);
+int cudaFree(void *at);
+int cudaMallocAsync(void **at, size_t n, void *stream);
+int cudaFreeAsync(void *at, void *stream);
+int cudaHostAlloc(void **at, size_t n, unsigned flags);
+int cudaFreeHost(void *at);
+int cudaHostRegister(void *at, size_t n, unsigned flags);
+int cudaHostUnregister(void *at);
+
+/* fake_driver.c */
+extern _Atomic long fake_asked;               /* how often the driver was asked about an address */
+extern const void *fake_pinned, *fake_device; /* what it then says, of these addresses */
+int cuStreamSynchronize(void *stream);
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
+int cuPointerGetAttribute(void *data, int attribute, uint64_t address);
+
+#endif

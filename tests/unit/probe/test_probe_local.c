@@ -1,0 +1,54 @@
+/* The probe where CUDA is in no global scope: a plug-in brings it along for itself (RTLD_LOCAL), as
+ * an extension of Python does. This program is linked with the probe and with nothing of CUDA. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "leat/recorder.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
+extern int cudaDeviceSynchronize(void);
+
+static uint64_t count(enum leat_cuda_class class)
+{
+    struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
+    return leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals) ? totals[class].n : 0;
+}
+
+static void without_cuda_there_is_no_device(void **state)
+{
+    assert_int_equal(cudaDeviceSynchronize(), 100);
+    assert_int_equal(count(LEAT_CUDA_SYNC), 0);
+}
+
+static void a_plugin_reaches_its_own_cuda(void **state)
+{
+    void *plugin = dlopen(getenv("LEAT_TEST_PLUGIN"), RTLD_NOW | RTLD_LOCAL);
+    if (!plugin)
+        fail_msg("%s", dlerror());
+    assert_null(dlsym(RTLD_DEFAULT, "fake_calls")); /* else this test shows nothing */
+    int (*launch)(void) = (int (*)(void))dlsym(plugin, "fake_plugin_launch");
+    int (*missing)(void) = (int (*)(void))dlsym(plugin, "fake_plugin_missing");
+    const _Atomic long *calls = dlsym(plugin, "fake_calls");
+    for (int i = 0; i < 101; i++)
+        assert_int_equal(launch(), 0);
+    assert_int_equal(*calls, 101);
+    assert_int_equal(count(LEAT_CUDA_LAUNCH), 101);
+    assert_int_equal(missing(), 100); /* a function that this CUDA lacks */
+    assert_int_equal(count(LEAT_CUDA_D2D), 0);
+    assert_null(dlerror());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_cuda_there_is_no_device),
+        cmocka_unit_test(a_plugin_reaches_its_own_cuda),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
