@@ -3,8 +3,8 @@
  *     _engine_source.c   Source: where samples lie
  *     _engine_hdf5.c     the one of HDF5 files
  *     _engine_tar.c      the one of tar shards
- *     _engine_values.c   those of LMDB files and of files in folders
  *     _engine_lengths.c  those of samples of different length; plans of batches by length
+ *     _engine_values.c   those of LMDB files and of files in folders
  *     _engine.c          Engine: a loader over a source
  *     _engine_batch.c    a batch as Python objects: DLPack capsules, bytes
  */

@@ -87,9 +87,10 @@ struct leat_loader {
     /* Written by the consumer's calls alone, under the lock and while no piece is claimed where
      * threads read it too (epoch, sampler, given). */
     uint64_t epoch;
-    int begun; /* an epoch was started or resumed */
-    int over;  /* next() has said so */
-    int alone; /* one flight at a time: the first one needs all the room there is */
+    int begun;          /* an epoch was started or resumed */
+    int over;           /* next() has said so */
+    int alone;          /* one flight at a time: the first one needs all the room there is */
+    int64_t alone_held; /* `held` when that one was begun */
     struct sampler sampler;
     struct share share;
     int64_t next_deliver, next_begin; /* numbers of batches */

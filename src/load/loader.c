@@ -316,9 +316,10 @@ static int no_room(struct leat_loader *l, struct slot *slot, const struct patien
                    struct leat_err *err)
 {
     double budget_mib = (double)l->options.memory_bytes / (1 << 20);
-    int tried = l->alone;
     engine_start_over(l, slot);
+    int tried = l->alone && l->held == l->alone_held; /* nothing was let go meanwhile */
     l->alone = 1;
+    l->alone_held = l->held;
     if (!tried)
         return 0;
     if (!l->held) {
@@ -331,6 +332,7 @@ static int no_room(struct leat_loader *l, struct slot *slot, const struct patien
     }
     if (l->options.when_full == LEAT_FULL_WAIT) {
         int failed = wait_ready(l, p);
+        l->alone_held = l->held;
         return failed < 0 ? err_set(err, failed, "No batch came in time.") : 0;
     }
     l->stats.full++;

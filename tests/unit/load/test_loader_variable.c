@@ -22,9 +22,10 @@ enum { N = 1009, BATCH = 32 };
 struct worded_source {
     struct leat_source base;
     int (*bad)(int64_t index);
-    int64_t huge; /* this sample's text is as long as huge_bytes */
+    int64_t huge, huge_too; /* the text of these samples is as long as huge_bytes */
     uint64_t huge_bytes;
-    atomic_int refused; /* room() said no */
+    atomic_int refused;         /* room() said no */
+    struct leat_batch *lets_go; /* when it says so for the second time */
 };
 
 static int64_t pairs_of(int64_t index)
@@ -56,11 +57,13 @@ static int set_sample(struct worded_source *w, const struct source_request *requ
     int32_t *rows = request->room(request, (uint64_t)pairs_of(index) * 2 * sizeof *rows);
     char digits[128];
     uint64_t bytes = (uint64_t)text_of(index, digits);
-    if (index == w->huge)
+    int huge = index == w->huge || index == w->huge_too;
+    if (huge)
         bytes = w->huge_bytes;
     char *room = request->room(request, bytes);
     if (!rows || !room) {
-        atomic_fetch_add(&w->refused, 1);
+        if (atomic_fetch_add(&w->refused, 1) == 1)
+            leat_batch_unref(w->lets_go);
         return -ENOMEM;
     }
     assert_int_equal((uintptr_t)rows % 64 + (uintptr_t)room % 64, 0);
@@ -68,7 +71,7 @@ static int set_sample(struct worded_source *w, const struct source_request *requ
     for (int64_t k = 0; k < pairs_of(index) * 2; k++)
         rows[k] = pair_at(index, k / 2, (int)(k % 2));
     *pairs = (struct leat_span){rows, pairs_of(index)};
-    if (index == w->huge)
+    if (huge)
         memset(room, 'h', bytes);
     else
         memcpy(room, digits, bytes);
@@ -103,7 +106,7 @@ static struct worded_source *worded(int64_t count, int (*bad)(int64_t index))
     must(source_add_field(&w->base, "text", LEAT_UINT8, 1, 1, shape, NULL, &err));
     w->base.field[1].variable = w->base.field[2].variable = 1;
     w->bad = bad;
-    w->huge = -1;
+    w->huge = w->huge_too = -1;
     w->base.sample_ns = 5000; /* several pieces a batch */
     return w;
 }
@@ -416,6 +419,31 @@ static void who_wants_to_wait_waits(void **state)
         delivered++;
     }
     assert_int_equal(delivered, 8);
+    leat_loader_close(l);
+    leat_source_unref(&w->base);
+}
+
+/* What is let go while the batch is made in vain must not be waited for. */
+static void who_let_go_in_time_does_not_wait(void **state)
+{
+    struct worded_source *w = worded(N, NULL);
+    struct leat_loader_options options = asked(&layouts[0], LEAT_THREADS_NONE);
+    w->huge = BATCH - 1;
+    w->huge_too = 3 * BATCH - 1;
+    w->huge_bytes = 200 << 10;
+    options.order = LEAT_ORDER_SEQUENTIAL;
+    options.memory_bytes = 400 << 10; /* not for both of them */
+    options.when_full = LEAT_FULL_WAIT;
+    struct leat_loader *l = load(&w->base, options);
+    must(leat_loader_start(l, 0, &err));
+    w->lets_go = next(l);
+    struct leat_batch *second = next(l), *third = NULL;
+    must(leat_loader_next(l, 2000, &third, &err));
+    assert_int_equal(w->refused, 2);
+    assert_int_equal(third->number, 2);
+    assert_int_equal(third->lengths[2][BATCH - 1], 200 << 10);
+    leat_batch_unref(second);
+    leat_batch_unref(third);
     leat_loader_close(l);
     leat_source_unref(&w->base);
 }
@@ -801,6 +829,7 @@ int main(void)
         cmocka_unit_test(a_small_budget_is_enough),
         cmocka_unit_test(who_keeps_too_much_is_told),
         cmocka_unit_test(who_wants_to_wait_waits),
+        cmocka_unit_test(who_let_go_in_time_does_not_wait),
         cmocka_unit_test(a_repair_is_undone),
         cmocka_unit_test(a_sample_beyond_the_budget),
         cmocka_unit_test(memory_is_given_back),
