@@ -23,9 +23,9 @@ int engine_source_add(PyObject *module);
 int engine_hdf5_add(PyObject *module);
 int engine_tar_add(PyObject *module);
 int engine_values_add(PyObject *module);
-
-/* A Source of a source, whose reference it takes, and an owner (may be NULL) that it keeps alive. */
 int engine_lengths_add(PyObject *module);
+
+/* A Source of a source, whose reference it takes. It keeps the owner alive, which may be NULL. */
 PyObject *engine_source_wrap(struct leat_source *source, PyObject *owner);
 
 /* (kind, dtype, shape, variable), as _data_values.py makes it: 0, or -1 with an exception. */
