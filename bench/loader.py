@@ -178,6 +178,8 @@ MEASURES = {
 
 # ---- the jobs ------------------------------------------------------------------------------------
 class Run:
+    program = os.path.abspath(__file__)  # that measures when it is called with --measure
+
     def __init__(self, arguments, folder):
         self.build, self.seconds, self.scale = arguments.build, arguments.seconds, arguments.scale
         self.folder = folder
@@ -187,7 +189,7 @@ class Run:
         job.update(what=what, who=who, seconds=self.seconds)
         environment = dict(os.environ, PYTHONPATH=os.path.join(self.build, "python"))
         result = subprocess.run(
-            [sys.executable, os.path.abspath(__file__), "--measure", json.dumps(job)],
+            [sys.executable, self.program, "--measure", json.dumps(job)],
             env=environment,
             capture_output=True,
             text=True,

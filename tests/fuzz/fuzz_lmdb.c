@@ -27,6 +27,7 @@ static void read_all(const struct lmdb_tree *tree)
     for (int64_t i = 0; i < tree->entries; i++) {
         struct lmdb_item item;
         err.text[0] = 0;
+        lmdb_tree_fetch(tree, tree->file.bytes, i);
         if (lmdb_tree_at(tree, tree->file.bytes, i, &item, &err) == 0) {
             look_at(tree, item.key, item.key_bytes);
             look_at(tree, item.value, item.value_bytes);

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries that are looked up together, so that the memory of all is under way at once. */
-#define TOGETHER 16
+/* Entries whose memory is under way while one is copied. */
+#define AHEAD 8
 
 struct lmdb_source {
     struct leat_source base;
@@ -94,25 +94,18 @@ static int read_values(struct leat_source *source, const struct source_request *
     int failed = check_writer(l, err);
     if (failed < 0)
         return failed;
-    for (size_t start = 0; start < request->count; start += TOGETHER) {
-        struct lmdb_item items[TOGETHER];
-        size_t some = request->count - start < TOGETHER ? request->count - start : TOGETHER;
-        for (size_t i = 0; i < some; i++) {
-            struct leat_err why;
-            int64_t entry = entry_of(l, request->indices[start + i]);
-            int bad = lmdb_tree_at(&l->tree, extent, entry, &items[i], &why);
-            if (bad < 0) {
-                items[i].value = NULL;
-                report->bad(report, start + i, bad, why.text);
-                continue;
-            }
-            __builtin_prefetch(items[i].value);
-            if (items[i].value_bytes > 64)
-                __builtin_prefetch(items[i].value + 64);
-        }
-        for (size_t i = 0; i < some; i++)
-            if (items[i].value)
-                read_item(l, request, &items[i], start + i, report);
+    for (size_t i = 0; i < request->count && i < AHEAD; i++)
+        lmdb_tree_fetch(&l->tree, extent, entry_of(l, request->indices[i]));
+    for (size_t i = 0; i < request->count; i++) {
+        struct lmdb_item item;
+        struct leat_err why;
+        if (i + AHEAD < request->count)
+            lmdb_tree_fetch(&l->tree, extent, entry_of(l, request->indices[i + AHEAD]));
+        int bad = lmdb_tree_at(&l->tree, extent, entry_of(l, request->indices[i]), &item, &why);
+        if (bad < 0)
+            report->bad(report, i, bad, why.text);
+        else
+            read_item(l, request, &item, i, report);
     }
     return check_writer(l, err);
 }

@@ -13,6 +13,8 @@
 #define DATABASE_BYTES 48
 #define NODE_BYTES     8
 #define MAGIC          0xBEEFC0DEu
+#define LINE_BYTES     64
+#define FETCH_BYTES    1024 /* as in gather.c */
 #define NO_PAGE        UINT64_MAX
 #define MOST_DEPTH     32 /* LMDB's own stack is as deep */
 
@@ -383,6 +385,28 @@ int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
             tree->file.path, (int)(ret_item->key_bytes < 64 ? ret_item->key_bytes : 64),
             (const char *)ret_item->key);
     return failed;
+}
+
+/* The first lines of the value and one of the page after it: the hardware goes on alone within a
+ * page, but the walk to another page it has not seen takes as long as a trip to memory. */
+void lmdb_tree_fetch(const struct lmdb_tree *tree, uint64_t extent, int64_t number)
+{
+    uint64_t left;
+    const struct lmdb_leaf *leaf = leaf_of(tree, number);
+    const uint8_t *page = page_at(tree, extent, leaf->page, LEAF, NULL);
+    if (!page || number - leaf->first >= nodes_of(tree, page))
+        return;
+    const uint8_t *node = node_at(tree, page, number - leaf->first, &left);
+    if (!node || !(get_u16(node + 4) & BIG) || left < 8)
+        return; /* it lies on the leaf, which was just read */
+    uint64_t big = get_u64(node + NODE_BYTES + get_u16(node + 6));
+    if (big >= tree->pages)
+        return;
+    const uint8_t *value = tree->file.base + big * tree->page_bytes;
+    for (size_t at = 0; at < FETCH_BYTES; at += LINE_BYTES)
+        __builtin_prefetch(value + at);
+    if (get_u32(node) > tree->page_bytes - HEADER_BYTES)
+        __builtin_prefetch(value + tree->page_bytes);
 }
 
 /* As LMDB compares keys: bytes, then lengths. */

@@ -77,6 +77,10 @@ int lmdb_tree_is_current(const struct lmdb_tree *tree);
 int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
                  struct lmdb_item *ret_item, struct leat_err *err);
 
+/* Has the memory of an entry brought near, for lmdb_tree_at() soon after; says nothing of damage.
+ */
+void lmdb_tree_fetch(const struct lmdb_tree *tree, uint64_t extent, int64_t number);
+
 /* The number of a key; -1: it is not there. A damaged page fails. Not for integer keys. */
 int lmdb_tree_find(const struct lmdb_tree *tree, const void *key, size_t bytes, int64_t *ret_number,
                    struct leat_err *err);

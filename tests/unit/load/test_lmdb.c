@@ -219,6 +219,7 @@ static int read_damaged(const char *path, const char *db)
     for (int64_t i = 0; i < tree.entries; i++) {
         struct lmdb_item item;
         err.text[0] = 0;
+        lmdb_tree_fetch(&tree, tree.file.bytes, i);
         if (lmdb_tree_at(&tree, tree.file.bytes, i, &item, &err) < 0) {
             assert_true(*err.text);
             good = 0;
