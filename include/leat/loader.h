@@ -456,10 +456,11 @@ int leat_loader_set_threads(struct leat_loader *loader, int threads, struct leat
  *
  * Small, of fixed size, without pointers: may be kept as bytes on machines of one byte order.
  * After the same number of batches every rank has the same state, so one rank may save it for all.
- * (Two exceptions. `spare` is the rank's own, see SKIP. And where fewer samples than ranks are left
- * for the last step, a rank without one stands at the end only after next() has said so.)
+ * (Two exceptions. With SKIP each rank saves its own: what the others took from the end in place of
+ * bad samples is not in it. And where fewer samples than ranks are left for the last step, a rank
+ * without one stands at the end only after next() has said so.)
  */
-#define LEAT_STATE_VERSION 1
+#define LEAT_STATE_VERSION 2
 
 struct leat_loader_state {
     uint32_t version, order;
@@ -469,7 +470,10 @@ struct leat_loader_state {
     int64_t position;           /* samples of the order's sequence that all ranks have delivered */
     int64_t spare;              /* samples this rank took from the end of its share (SKIP) */
     int32_t rank, world_size;   /* of the loader that saved; `spare` holds for them alone */
-    int64_t reserved[4];
+    int64_t batch_size;         /* of the loader that saved */
+    int64_t end; /* of the sequence: what lies behind was delivered in place of bad samples */
+    int32_t drop_last, skips; /* of the loader that saved; skips: SKIP was in force in this epoch */
+    int64_t reserved[1];
 };
 
 /* As of the last batch that next() gave. Not for GIVEN (-LEAT_E_USAGE). */
@@ -478,7 +482,9 @@ int leat_loader_state(const struct leat_loader *loader, struct leat_loader_state
 
 /* Goes on where the state stands, in its order, seed and epoch, with this loader's batch size,
  * threads, rank and world size: what is left is delivered exactly once. In place of
- * leat_loader_start(). */
+ * leat_loader_start(). With SKIP an epoch of several ranks is resumed by the same ranks with the
+ * same batch size, each with its own state; else it is refused (-LEAT_E_USAGE), since samples might
+ * come twice. So is one of a single rank with drop_last that has skipped. */
 int leat_loader_resume(struct leat_loader *loader, const struct leat_loader_state *state,
                        struct leat_err *err);
 

@@ -209,7 +209,7 @@ static PyObject *engine_start(PyObject *object, PyObject *value)
 
 /* The state as the numbers of its fields, in their order: they can be printed, kept as JSON, and
  * read on a machine of another byte order. */
-#define STATE_FORMAT "(IIKKLLLLLLii)"
+#define STATE_FORMAT "(IIKKLLLLLLiiLLii)"
 
 static PyObject *engine_state(PyObject *object, PyObject *unused)
 {
@@ -221,7 +221,8 @@ static PyObject *engine_state(PyObject *object, PyObject *unused)
     return Py_BuildValue(STATE_FORMAT, s.version, s.order, (unsigned long long)s.seed,
                          (unsigned long long)s.epoch, (long long)s.samples, (long long)s.block,
                          (long long)s.mix, (long long)s.window, (long long)s.position,
-                         (long long)s.spare, s.rank, s.world_size);
+                         (long long)s.spare, s.rank, s.world_size, (long long)s.batch_size,
+                         (long long)s.end, s.drop_last, s.skips);
 }
 
 static PyObject *engine_resume(PyObject *object, PyObject *args)
@@ -229,9 +230,10 @@ static PyObject *engine_resume(PyObject *object, PyObject *args)
     struct engine_object *self = (struct engine_object *)object;
     struct leat_loader_state s = {0};
     unsigned long long seed, epoch;
-    long long samples, block, mix, window, position, spare;
+    long long samples, block, mix, window, position, spare, batch_size, end;
     if (!PyArg_ParseTuple(args, STATE_FORMAT, &s.version, &s.order, &seed, &epoch, &samples, &block,
-                          &mix, &window, &position, &spare, &s.rank, &s.world_size))
+                          &mix, &window, &position, &spare, &s.rank, &s.world_size, &batch_size,
+                          &end, &s.drop_last, &s.skips))
         return NULL;
     s.seed = seed;
     s.epoch = epoch;
@@ -241,6 +243,8 @@ static PyObject *engine_resume(PyObject *object, PyObject *args)
     s.window = window;
     s.position = position;
     s.spare = spare;
+    s.batch_size = batch_size;
+    s.end = end;
     struct leat_err err = {{0}};
     int result;
     CALL(self, result, err, leat_loader_resume(self->loader, &s, &err));

@@ -24,7 +24,7 @@ from leat._collate import Variable
 from leat._loader_torch import move
 
 # Places in the state of an engine, as leat_loader_state has them.
-SEED, EPOCH, POSITION, SPARE = 2, 3, 8, 9
+SEED, EPOCH, SAMPLES, POSITION, SPARE, END = 2, 3, 4, 8, 9, 13
 AHEAD = (
     16  # index batches drawn ahead of the consumer, at most; the engine takes fewer of large ones
 )
@@ -170,6 +170,7 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
         state[SEED] = seed
         state[EPOCH] = self._leat_pass.epoch
         state[POSITION] = state[SPARE] = 0
+        state[END] = state[SAMPLES]
         return tuple(state)
 
     # ---- Index batches of torch's samplers.

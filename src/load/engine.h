@@ -96,6 +96,8 @@ struct leat_loader {
     int64_t next_deliver, next_begin; /* numbers of batches */
     int64_t next_submit;              /* GIVEN: the number after the last one submitted */
     int64_t spare;                    /* SKIP: samples taken from the end of the share */
+    int64_t end;                      /* of the sequence, less what a lone rank took from it */
+    int skips;                        /* SKIP is or was in force in this epoch */
     int64_t *given; /* GIVEN: indices of batch i at (i % ahead) * batch_size, until delivery */
     int64_t *given_samples; /* GIVEN: of batch i at i % ahead */
 };

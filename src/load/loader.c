@@ -74,11 +74,14 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
     l->epoch = at->epoch;
     sampler_init(&l->sampler, (enum leat_order)at->order, l->source->count, at->seed, at->epoch,
                  at->block, at->mix, at->window);
-    share_init(&l->share, l->source->count, at->position, o->batch_size, o->rank, o->world_size,
-               o->drop_last);
+    /* A lone rank's spare samples are the end of the sequence, for whoever goes on. */
+    int folds = at->world_size == 1 && !at->drop_last;
+    l->end = folds ? at->end - at->spare : at->end;
+    l->spare = folds ? 0 : at->spare;
+    l->skips = o->on_error == LEAT_ERROR_SKIP || (at->skips && at->position > 0);
+    int64_t first = at->position < l->end ? at->position : l->end;
+    share_init(&l->share, l->end, first, o->batch_size, o->rank, o->world_size, o->drop_last);
     l->next_begin = l->next_deliver = l->next_submit = 0;
-    /* Another world has other shares: what was spare there has its turn here. */
-    l->spare = at->rank == o->rank && at->world_size == o->world_size ? at->spare : 0;
     l->begun = 1;
     l->over = 0;
     atomic_store(&l->stopped, 0);
@@ -102,7 +105,10 @@ static struct leat_loader_state fresh_state(const struct leat_loader *l, uint64_
                                       .mix = o->mix,
                                       .window = o->window,
                                       .rank = o->rank,
-                                      .world_size = o->world_size};
+                                      .world_size = o->world_size,
+                                      .batch_size = o->batch_size,
+                                      .end = l->source->count,
+                                      .drop_last = o->drop_last != 0};
 }
 
 int leat_loader_start(struct leat_loader *l, uint64_t epoch, struct leat_err *err)
@@ -124,8 +130,30 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
     if (l->over)
         state.position = l->source->count;
     state.spare = l->spare;
+    state.end = l->begun ? l->end : l->source->count;
+    state.skips = l->skips;
     *ret_state = state;
     return 0;
+}
+
+/* Whether this loader may go on for the one that saved. Shares of another shape end elsewhere, and
+ * only the rank itself knows what it took from the end of its own. */
+static int check_skipped(const struct leat_loader *l, const struct leat_loader_state *s,
+                         struct leat_err *err)
+{
+    const struct leat_loader_options *o = &l->options;
+    int same = s->rank == o->rank && s->world_size == o->world_size &&
+               s->batch_size == o->batch_size && s->drop_last == (o->drop_last != 0);
+    int lone = s->world_size == 1 && (!s->drop_last || !s->spare);
+    if (same || lone || !s->skips || s->position == 0 || s->position >= s->end)
+        return 0;
+    return err_set(
+        err, -LEAT_E_USAGE,
+        "The state is of rank %d of %d in the middle of an epoch that skips bad samples, "
+        "with batches of %lld: samples may come twice when another rank, world or batch "
+        "size goes on. Finish the epoch with the same, each rank with its own state, or "
+        "start the next one.",
+        s->rank, s->world_size, (long long)s->batch_size);
 }
 
 int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *state,
@@ -143,9 +171,14 @@ int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *st
         return err_set(err, -LEAT_E_USAGE,
                        "The order is the caller's, so where it stands is the caller's to keep.");
     if (state->position < 0 || state->position > state->samples || state->spare < 0 ||
-        state->spare > state->samples || state->block < 1 || state->window < 1 || state->mix < 1 ||
-        state->mix > SAMPLER_MOST_MIX || state->block > INT64_MAX / SAMPLER_MOST_MIX)
+        state->end < 0 || state->end > state->samples || state->spare > state->end ||
+        state->batch_size < 1 || state->world_size < 1 || state->block < 1 || state->window < 1 ||
+        state->mix < 1 || state->mix > SAMPLER_MOST_MIX ||
+        state->block > INT64_MAX / SAMPLER_MOST_MIX)
         return err_set(err, -LEAT_E_CORRUPT, "The state is damaged: its numbers do not fit.");
+    int failed = check_skipped(l, state, err);
+    if (failed < 0)
+        return failed;
     engine_enter(l);
     /* From here on the loader is of the state's order: later epochs and states follow it. */
     l->options.order = (enum leat_order)state->order;

@@ -147,6 +147,146 @@ static void resumes_again_and_again(void **state)
     leat_source_unref(source);
 }
 
+/* ---- bad samples that are skipped -------------------------------------------------------------
+ */
+static int is_bad_here(int64_t index)
+{
+    return index % 11 == 3;
+}
+
+static struct leat_loader *skipping(struct leat_source *source, int rank, int world, int64_t batch,
+                                    int drop_last)
+{
+    struct leat_loader_options options = asked(LEAT_ORDER_FULL, 2, rank, world, batch);
+    options.on_error = LEAT_ERROR_SKIP;
+    options.drop_last = drop_last;
+    return load(source, options);
+}
+
+static void take_some(struct leat_loader *l, int64_t batches, int *seen)
+{
+    struct leat_batch *batch;
+    for (int64_t i = 0; i < batches && (batch = next(l)); i++) {
+        const int64_t *number = batch->data[0];
+        for (int64_t row = 0; row < batch->samples; row++) {
+            assert_int_equal(number[row], batch->indices[row]);
+            seen[number[row]]++;
+        }
+        leat_batch_unref(batch);
+    }
+}
+
+static void all_good_ones_once(const int *seen)
+{
+    for (int i = 0; i < N; i++)
+        if (seen[i] != !is_bad_here(i))
+            fail_msg("sample %d came %d times", i, seen[i]);
+}
+
+/* A lone rank that has skipped: whoever goes on, with whatever batches, what it took from the end
+ * does not come again; also when that one is saved in its turn. */
+static void what_a_lone_rank_skipped_is_known_to_all(void **state)
+{
+    struct leat_source *source = &faulty(N, is_bad_here)->base;
+    for (int world = 1; world <= 3; world++)
+        for (int64_t batches = 0; batches < N / BATCH + 2; batches += 7) {
+            static int seen[N];
+            struct leat_loader_state s;
+            memset(seen, 0, sizeof seen);
+            struct leat_loader *l = skipping(source, 0, 1, BATCH, 0);
+            must(leat_loader_start(l, 5, &err));
+            take_some(l, batches, seen);
+            must(leat_loader_state(l, &s, &err));
+            leat_loader_close(l);
+            for (int rank = 0; rank < world; rank++) {
+                struct leat_loader_state own;
+                l = skipping(source, rank, world, BATCH + 5, 0);
+                must(leat_loader_resume(l, &s, &err));
+                take_some(l, 2, seen);
+                must(leat_loader_state(l, &own, &err));
+                leat_loader_close(l);
+                l = skipping(source, rank, world, BATCH + 5, 0); /* each with its own */
+                must(leat_loader_resume(l, &own, &err));
+                take_some(l, N, seen);
+                leat_loader_close(l);
+            }
+            all_good_ones_once(seen);
+        }
+    leat_source_unref(source);
+}
+
+/* Of several ranks none knows what the others took: only they themselves may go on. */
+static void a_world_that_skips_is_resumed_by_itself(void **state)
+{
+    static int seen[N];
+    struct leat_source *source = &faulty(N, is_bad_here)->base;
+    struct leat_loader_state s[2];
+    struct leat_loader *l;
+    memset(seen, 0, sizeof seen);
+    for (int rank = 0; rank < 2; rank++) {
+        l = skipping(source, rank, 2, BATCH, 0);
+        must(leat_loader_start(l, 5, &err));
+        take_some(l, 11, seen);
+        must(leat_loader_state(l, &s[rank], &err));
+        assert_true(s[rank].spare > 0);
+        leat_loader_close(l);
+    }
+    const struct {
+        int rank, world, drop_last;
+        int64_t batch;
+    } others[] = {
+        {1, 2, 0, BATCH    }, /* that is another's state */
+        {0, 1, 0, BATCH    },
+        {0, 3, 0, BATCH    },
+        {0, 2, 0, BATCH + 1},
+        {0, 2, 1, BATCH    }
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        l = skipping(source, others[i].rank, others[i].world, others[i].batch, others[i].drop_last);
+        assert_int_equal(leat_loader_resume(l, &s[0], &err), -LEAT_E_USAGE);
+        assert_non_null(strstr(err.text, "rank 0 of 2"));
+        assert_non_null(strstr(err.text, "each rank with its own state"));
+        leat_loader_close(l);
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        l = skipping(source, rank, 2, BATCH, 0);
+        must(leat_loader_resume(l, &s[rank], &err));
+        take_some(l, N, seen);
+        must(leat_loader_state(l, &s[rank], &err));
+        leat_loader_close(l);
+    }
+    all_good_ones_once(seen);
+    l = skipping(source, 0, 1, BATCH, 0); /* nothing is left, so nothing can come twice */
+    must(leat_loader_resume(l, &s[0], &err));
+    assert_null(next(l));
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
+/* With drop_last the end is not that of the data: a lone rank may change nothing once it has
+ * skipped. */
+static void a_dropped_tail_is_not_given_out_later(void **state)
+{
+    struct leat_source *source = &faulty(N, is_bad_here)->base;
+    struct leat_loader_state s;
+    struct leat_loader *l = skipping(source, 0, 1, BATCH, 1);
+    static int seen[N];
+    must(leat_loader_start(l, 5, &err));
+    take_some(l, 9, seen);
+    must(leat_loader_state(l, &s, &err));
+    leat_loader_close(l);
+    l = skipping(source, 0, 1, BATCH + 1, 1);
+    assert_int_equal(leat_loader_resume(l, &s, &err), -LEAT_E_USAGE);
+    leat_loader_close(l);
+    l = skipping(source, 0, 1, BATCH, 1);
+    must(leat_loader_resume(l, &s, &err));
+    take_some(l, N, seen);
+    leat_loader_close(l);
+    for (int i = 0; i < N; i++)
+        assert_true(seen[i] <= !is_bad_here(i));
+    leat_source_unref(source);
+}
+
 static void wrong_states_are_refused(void **state)
 {
     struct leat_source *source = numbered(N);
@@ -162,6 +302,10 @@ static void wrong_states_are_refused(void **state)
     bad = good, bad.position = N + 1;
     assert_int_equal(leat_loader_resume(l, &bad, &err), -LEAT_E_CORRUPT);
     bad = good, bad.position = -1;
+    assert_int_equal(leat_loader_resume(l, &bad, &err), -LEAT_E_CORRUPT);
+    bad = good, bad.end = N + 1;
+    assert_int_equal(leat_loader_resume(l, &bad, &err), -LEAT_E_CORRUPT);
+    bad = good, bad.end = 10, bad.spare = 11;
     assert_int_equal(leat_loader_resume(l, &bad, &err), -LEAT_E_CORRUPT);
     bad = good, bad.window = 0;
     assert_int_equal(leat_loader_resume(l, &bad, &err), -LEAT_E_CORRUPT);
@@ -179,6 +323,9 @@ int main(void)
         cmocka_unit_test(resumes_anywhere_exactly_once),
         cmocka_unit_test(resumes_with_the_same_batches),
         cmocka_unit_test(resumes_again_and_again),
+        cmocka_unit_test(what_a_lone_rank_skipped_is_known_to_all),
+        cmocka_unit_test(a_world_that_skips_is_resumed_by_itself),
+        cmocka_unit_test(a_dropped_tail_is_not_given_out_later),
         cmocka_unit_test(wrong_states_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
