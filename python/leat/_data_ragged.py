@@ -23,13 +23,14 @@ class Ragged(Structured):
     Ragged([a, b, c])            a sample is one of the tensors, which agree in all dimensions but
                                  the first; they are joined once
     Ragged((values, offsets))    sample i is values[offsets[i] : offsets[i + 1]]
-    Ragged(texts, labels), Ragged(text=texts, label=labels)   tuples and dicts; a tensor or an array
-                                 among them has a row of one size for each sample
+    Ragged(texts, labels), Ragged(text=texts, label=labels)   tuples (a namedtuple of them too) and
+                                 dicts; a tensor or an array among them has a row of one size for
+                                 each sample
     """
 
     def __init__(self, *arrays, **named):
         structure = structure_of(arrays, named)
-        if len(arrays) == 1 and not isinstance(structure, dict):
+        if len(arrays) == 1 and not isinstance(structure, dict) and not _is_namedtuple(structure):
             structure = _Alone(structure)
         self._take_leaves(structure, _leaf)
         if isinstance(structure, _Alone):
@@ -54,7 +55,19 @@ class Ragged(Structured):
 
     def source(self):
         """The engine's source; it holds the tensors."""
+        reason = self._unfit()
+        if reason:
+            raise TypeError(reason)
         return _core.source_ragged(self._fields(), len(self), self.leaves)
+
+    def _unfit(self):
+        for number, (values, offsets) in enumerate(self.leaves):
+            reason = unfit(values)
+            if reason == "is empty" and offsets is not None and 0 not in values.shape[1:]:
+                continue  # samples may all be empty
+            if reason:
+                return f"field {number} {reason}"
+        return None
 
     def _fields(self):
         return tuple(
@@ -63,16 +76,19 @@ class Ragged(Structured):
         )
 
     def lowered(self):
-        for number, (values, _) in enumerate(self.leaves):
-            reason = unfit(values)
-            if reason:
-                return f"field {number} {reason}"
+        reason = self._unfit() or (None if len(self) else "there are no samples")
+        if reason:
+            return reason
         variable = [f for f, (_, offsets) in enumerate(self.leaves) if offsets is not None]
         key = ("ragged", self._fields(), len(self))
         shown = ", ".join(_shown(*leaf) for leaf in self.leaves[:4])
         more = f" and {len(self.leaves) - 4} more" if len(self.leaves) > 4 else ""
         text = f"Ragged in memory: {shown}{more}, {len(self)} samples"
         return Lowered(key, self.source, self.build_batch, text, variable)
+
+
+def _is_namedtuple(value):
+    return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
 class _Alone(tuple):
@@ -127,7 +143,7 @@ def _with_offsets(values, offsets):
         raise ValueError("a tensor without dimensions has no rows")
     if offsets.dim() != 1 or not len(offsets) or offsets.dtype.is_floating_point:
         raise ValueError("offsets are whole numbers in one dimension, one more than the samples")
-    offsets = offsets.to(torch.int64).contiguous()
+    offsets = offsets.to("cpu", torch.int64).contiguous()
     falls = (offsets.diff() < 0).any()
     if offsets[0] < 0 or falls or offsets[-1] > len(values):
         raise ValueError(f"offsets rise from 0 to {len(values)}, the number of rows, or less")
@@ -269,6 +285,6 @@ def _check_packable(dataset):
         raise TypeError(f"Ragged and Documents can be packed, not {type(dataset).__qualname__}")
     if isinstance(dataset, Ragged):
         values, _ = dataset.leaves[0]
-        whole = values.dtype in DTYPES and not (values.is_floating_point() or values.is_complex())
-        if len(dataset.leaves) > 1 or values.dim() > 1 or not whole or values.dtype == torch.bool:
+        numbers = values.is_floating_point() or values.is_complex() or values.dtype == torch.bool
+        if len(dataset.leaves) > 1 or values.dim() > 1 or numbers:
             raise TypeError("samples are packed that are whole numbers in one dimension, and alone")

@@ -1,5 +1,6 @@
 """leat.data.Ragged, Documents and Packed: samples of different length, and rows made of them."""
 
+import collections
 import gc
 import pickle
 import weakref
@@ -10,6 +11,7 @@ import torch
 from loader_kit import leat, leat_data, megatron_documents
 from torch.utils.data import Dataset, Subset
 
+Pair = collections.namedtuple("Pair", "text label")
 LENGTHS = [3, 0, 5, 1, 1, 8, 0, 2, 13, 4, 0]
 
 
@@ -57,6 +59,10 @@ def ragged_kinds():
             lambda i: {"text": samples[i], "label": torch.tensor(i, dtype=torch.int32)},
         ),
         "dict": (leat_data.Ragged({"x": samples}), lambda i: {"x": samples[i]}),
+        "namedtuple": (
+            leat_data.Ragged(Pair(samples, labels)),
+            lambda i: Pair(samples[i], torch.tensor(i, dtype=torch.int32)),
+        ),
     }
 
 
@@ -103,6 +109,34 @@ def test_ragged_that_cannot_be():
     for offsets in ([0, 5, 3], [-1, 3], [0, 11], [[0, 1]], [0.0, 1.0], []):
         with pytest.raises(ValueError, match="offsets"):
             leat_data.Ragged((torch.ones(10), torch.tensor(offsets)))
+
+
+def test_samples_without_anything():
+    for dataset in (
+        leat_data.Ragged([[], []]),
+        leat_data.Ragged((torch.ones(0, 3), [0, 0, 0])),
+    ):
+        assert len(dataset) == 2 and len(dataset[1]) == 0
+        loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
+        assert loader.plan().lowered, loader.plan()
+        assert same(
+            list(loader), list(torch.utils.data.DataLoader(dataset, 2, collate_fn=leat.Pad()))
+        )
+    none = leat_data.Ragged((torch.ones(3), [0]))
+    assert len(none) == 0 and list(leat.DataLoader(none, 2, collate_fn=leat.Pad())) == []
+
+
+def test_tensors_that_are_more_than_their_values_are_left_to_torch():
+    for values in (
+        torch.ones(6, requires_grad=True),
+        torch.nn.Parameter(torch.ones(6)),
+        torch.ones(6, 0),
+    ):
+        dataset = leat_data.Ragged((values, [0, 2, 6]))
+        loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
+        assert not loader.plan().lowered
+        with pytest.raises(TypeError, match="field 0"):
+            dataset.source()
 
 
 def test_offsets_that_change_later_give_an_error_not_memory():
