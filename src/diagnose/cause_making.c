@@ -15,6 +15,11 @@
 #define IN_MEMORY_MS    0.025
 #define IN_MEMORY_READS 0.05 /* share of reads and decoding up to which it counts as none */
 #define IN_MEMORY_BATCH 16   /* samples a batch: with fewer, the batch itself is the overhead */
+/* Major faults a second of one worker from which they may be what it waits for: at 100 us each, the
+ * quickest of disks, 2 % of its time. And the kernel's own time for one: of the 34 us of CPU time a
+ * fault that a worker used which did nothing else, at least this. */
+#define FAULTS_LEAST 200
+#define FAULT_MS     0.02
 /* One gather in place of a batch of samples, as measured: a call of the sampler and of the dataset,
  * then its list of indices, one by one, and the copy. */
 #define GATHER_MS      0.1
@@ -248,26 +253,52 @@ static double reads_unqueued(const struct scene *s)
     return share > 1 ? 1 : share; /* NaN stays NaN */
 }
 
+/* The same for pages of mapped files, which no read asks for: sampling sees a thread that waits for
+ * one only where the kernel tells in what a thread is blocked, and not the work of the kernel. So
+ * it is what a worker at work neither ran nor queued for, if there were major faults, less what
+ * lines say it slept; and the kernel's time for each fault. */
+static double faults_unqueued(const struct scene *s, const struct reading *r)
+{
+    double each = r->faults_s / (double)(s->workers > 0 ? s->workers : 1);
+    double at_work = s->busy - or_zero(s->worker_delay);
+    if (!(each >= FAULTS_LEAST) || !(at_work > 0))
+        return NAN;
+    double waited = (at_work - s->worker_cpu) / at_work - or_zero(s->blocked_share);
+    double share = (waited > 0 ? waited : 0) + each * FAULT_MS / 1000 / at_work;
+    return share > 1 ? 1 : share;
+}
+
 /* Reads come before the number of workers: more workers do overlap them, but only as far as the
  * storage goes, which nobody can tell from here. The advice says both. */
 int slow_storage(const struct scene *s, struct finding *f)
 {
-    if (!workers_limit(s) || !(reads_unqueued(s) >= HALF))
-        return 0;
     struct reading r = reading_of(s);
+    double faults = faults_unqueued(s, &r), reads = reads_unqueued(s);
+    int mapped = faults >= HALF && !(reads >= HALF);
+    if (!workers_limit(s) || !(mapped || reads >= HALF))
+        return 0;
+    double share = mapped ? faults : s->read_share;
     const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
     const char *rows =
         "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)";
     char reached[96] = "";
-    if (!isnan(r.calls_s))
+    if (mapped)
+        snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f major faults/s)", or_zero(r.mb_s),
+                 r.faults_s);
+    else if (!isnan(r.calls_s))
         snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f reads/s)", or_zero(r.mb_s), r.calls_s);
     finding_cause(f, "SLOW_STORAGE");
     finding_advise(f,
-                   "The workers spend %.0f %% of making a batch blocked in reads%s. Copy the data "
+                   "The workers spend %.0f %% of making a batch %s%s. Copy the data "
                    "to a local disk or into memory, or pack it into few large files; reads that "
                    "wait cost no core, so num_workers=%lld is worth a try too.",
-                   100 * s->read_share, reached, 2 * (long long)s->loader->num_workers);
-    note_lines(s, f, "share of making spent blocked in reads", s->read_share);
+                   100 * share, mapped ? "waiting for pages of mapped files" : "blocked in reads",
+                   reached, 2 * (long long)s->loader->num_workers);
+    if (mapped)
+        finding_prove(f, "share of making spent on pages of mapped files", share, "ratio", rows,
+                      (long long)s->loader->pid);
+    else
+        note_lines(s, f, "share of making spent blocked in reads", share);
     prove_busy(s, f);
     long long pid = (long long)s->loader->pid;
     if (!isnan(r.mb_s))
@@ -279,7 +310,7 @@ int slow_storage(const struct scene *s, struct finding *f)
     place_line(s, top, f);
     struct what_if w = scene_model(s);
     double cpu_ms = w.make_cpu_ms;
-    model_scale(&w, what_if_make_ms(&w) * (1 - s->read_share));
+    model_scale(&w, what_if_make_ms(&w) * (1 - share));
     w.make_cpu_ms = cpu_ms;
     predict(s, f, what_if_step_ms(&w), "reads at no cost");
     return 1;

@@ -1,0 +1,22 @@
+-- The same faults, but the workers sleep for the time that they do not compute: it is not the pages.
+-- expect: INPUT-BOUND critical TOO_FEW_WORKERS
+-- never: SLOW_STORAGE
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 18, 6, 5, 0.9, 0.1);
+UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
+INSERT INTO crew VALUES (2, 0.97, 60);
+INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.2, 0.2);
+INSERT INTO sampled(pid, ms, rss_mib, cores, delay, reads_per_s, read_mb_per_s, faults_per_s) VALUES
+    (100, 200, 500, 0.4, 0, NULL, NULL, 0),
+    (201, 200, 300, 0.3, 0.1, 1, 20, 2000),
+    (202, 200, 300, 0.3, 0.1, 1, 20, 2000);
+INSERT INTO part(worker, part, n, ms, bytes) VALUES
+    (0, 'sample', 1600, 1.8, 0),
+    (0, 'fetch', 50, 58, 0),
+    (0, 'collate', 50, 2, 0),
+    (1, 'sample', 1600, 1.8, 0),
+    (1, 'fetch', 50, 58, 0),
+    (1, 'collate', 50, 2, 0);
+INSERT INTO seen VALUES
+    (0, NULL, 'sample', 'train.py', 21, '__getitem__', 95, 0, 5, 60),
+    (1, NULL, 'collate', 'train.py', 40, 'collate', 5, 0, 0, 0);
