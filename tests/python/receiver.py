@@ -33,7 +33,8 @@ LINES = PARTS + PART_LOADERS * len(PART_NAMES) * PART_BYTES
 LINE_BYTES = 256
 ENGINES = LINES + 512 * LINE_BYTES
 ENGINE_BYTES = 216
-AREA_BYTES = ENGINES + 64 * ENGINE_BYTES
+CUDA = ENGINES + 64 * ENGINE_BYTES
+AREA_BYTES = CUDA + 3 * 18 * 24
 STOP = 120  # offset of rec_header.stop
 ENGINES_USED = 124
 
@@ -80,8 +81,8 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 3
-        texts = self._unpack("16s32s256s256s512s", 128)
+        assert magic == MAGIC and version == 4
+        texts = self._unpack("16s32s256s256s512s", 132)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
             "pid": pid,
@@ -224,7 +225,7 @@ class Receiver:
                 if not fds:
                     return
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 3
+                assert magic == MAGIC and version == 4
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:
