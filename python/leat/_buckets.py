@@ -79,7 +79,9 @@ class BucketSampler(Sampler):
         self._resume = None  # a loaded state, until the next pass begins
         self._pass = None  # the one that was begun last
         self._planned = None, None
-        self._plan(0)  # whatever is wrong with the lengths is said now
+        # Whatever is wrong with the lengths is said now. Batches have about as many samples at most
+        # in every epoch: slots are made for so many, and grow where that was too few.
+        self.largest = self._plan(0).largest
 
     def _world(self):
         if self.world_size is not None:

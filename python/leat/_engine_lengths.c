@@ -264,6 +264,11 @@ static PyObject *plan_batches(PyObject *object, void *unused)
     return PyLong_FromLongLong(((struct plan_object *)object)->plan.batches);
 }
 
+static PyObject *plan_largest(PyObject *object, void *unused)
+{
+    return PyLong_FromLongLong(((struct plan_object *)object)->plan.largest);
+}
+
 static PyMethodDef plan_methods[] = {
     {"steps",      plan_steps,      METH_VARARGS,
      "steps(rank, world_size, done, drop_last) -> the rank's batches from `done` on."    },
@@ -276,6 +281,7 @@ static PyMethodDef plan_methods[] = {
 
 static PyGetSetDef plan_getters[] = {
     {"batches", plan_batches, NULL, "Batches of the epoch, of all ranks.", NULL},
+    {"largest", plan_largest, NULL, "Samples of the batch that has most.", NULL},
     {NULL,      NULL,         NULL, NULL,                                  NULL},
 };
 

@@ -20,6 +20,7 @@ from torch.utils.data import dataloader
 from torch.utils.dlpack import from_dlpack
 
 from leat import _core
+from leat._buckets import BucketSampler
 from leat._collate import Variable
 from leat._loader_torch import move
 
@@ -318,7 +319,9 @@ def _seed(loader, iterator):
 
 
 def _batch_limit(loader):
-    size = getattr(loader.batch_sampler, "batch_size", None)
+    batches = loader.batch_sampler
+    size = batches.largest if type(batches) is BucketSampler else None
+    size = size or getattr(batches, "batch_size", None)
     return max(size if type(size) is int else 0, loader._leat_shared.largest, 1)
 
 

@@ -109,8 +109,10 @@ static int cut_window(struct cutting *c, int64_t first, int64_t count)
     for (int64_t at = 0; at < count;) {
         if (add_start(c, first + at) < 0)
             return -ENOMEM;
+        int64_t samples = min64(most_samples(c->options, c->window[at].length), count - at);
         c->b->batches++;
-        at += min64(most_samples(c->options, c->window[at].length), count - at);
+        c->b->largest = max64(c->b->largest, samples);
+        at += samples;
     }
     return 0;
 }

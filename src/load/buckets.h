@@ -52,6 +52,7 @@ struct buckets {
     int64_t *starts;  /* owned: of each batch in `indices`, and the end */
     int64_t batches;
     int64_t samples; /* in batches: all but what drop_last left out */
+    int64_t largest; /* samples of the batch that has most */
     int shuffle;
     struct permutation sequence; /* number of a batch -> which of those that were cut */
 };

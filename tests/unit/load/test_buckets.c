@@ -49,10 +49,12 @@ static int64_t take_all(const struct buckets *b, const struct buckets_options *o
         most = r == 0 ? steps : most;
         least = steps < least ? steps : least;
         assert_true(steps <= most); /* only the last ranks may have fewer */
+        assert_true(!steps || b->largest > 0);
         for (int64_t s = 0; s < steps; s++) {
             const int64_t *indices;
             int64_t samples = buckets_part(b, &rank, s, &indices);
             check_batch(o, indices, samples);
+            assert_true(samples <= b->largest);
             for (int64_t i = 0; i < samples; i++)
                 seen[indices[i]]++;
             last += s == most - 1 ? samples : 0;
