@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 
+import lmdb
 import numpy
 import pytest
 import torch
@@ -233,6 +234,20 @@ def test_the_documentation_has_a_block_for_each_source():
         assert f"leat.data.{name}(" in text
 
 
+def value_files():
+    """An LMDB file and folders, where the documentation has them."""
+    env = lmdb.open("train.lmdb", map_size=1 << 24)
+    with env.begin(write=True) as txn:
+        for i in range(200):
+            txn.put(b"%08d" % i, numpy.full((3, 8, 8), i, numpy.float32).tobytes())
+        txn.put(b"__len__", b"200")
+    env.close()
+    for name in ("cat", "dog"):
+        os.makedirs(f"features/{name}")
+        for i in range(70):
+            numpy.save(f"features/{name}/{i}.npy", numpy.zeros(16, numpy.float32))
+
+
 @pytest.mark.parametrize("block", documented())
 def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -247,6 +262,7 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
         os.makedirs("shards", exist_ok=True)
         path = write_tar(f"shards/train-{n:03d}.tar", 100, 100 * n)
         os.rename(packed(path, "gz"), f"packed/train-{n:03d}.tar.gz")
+    value_files()
     names = {}
     exec(compile(block, "docs/loader.md", "exec"), names)
     loaders = [value for value in names.values() if isinstance(value, leat.DataLoader)]
