@@ -232,9 +232,10 @@ static int64_t tail_part(const struct buckets *b, int64_t tail, int64_t number, 
                          const int64_t **ret_indices)
 {
     int64_t first = b->batches - tail, all = tail_parts(b, first, world_size), start = 0, i = 0;
-    int64_t *parts = mem_alloc_array(2 * (size_t)tail, sizeof *parts), *samples = parts + tail;
+    int64_t *parts = mem_alloc_array(2 * (size_t)tail, sizeof *parts);
     if (!parts)
         return -ENOMEM;
+    int64_t *samples = parts + tail;
     for (int64_t k = 0; k < tail; k++) {
         parts[k] = 1;
         samples[k] = batch_samples(b, first + k, &start);
