@@ -52,7 +52,7 @@ bench-what-if: build ## gains that leat predicts, and what the change then bring
 wheel: ## dist/leat-*.whl, and a trial of it in a fresh environment
 	@tools/wheel.sh
 
-install: build ## leat, its man pages and completions below PREFIX (/usr/local)
+install: build ## leat, its man pages, completions and C library below PREFIX (/usr/local)
 	@tools/install.sh
 
 format: ## clang-format and ruff rewrite the sources
