@@ -214,6 +214,10 @@ static const char *advice_on_reading(const struct engine_view *v)
         return "A full shuffle reads a whole chunk of the file for each sample: "
                "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
                "file to one sample a chunk.";
+    if (shuffled && source_is(v, "tar"))
+        return "A full shuffle jumps between shards for every sample: order=\"window\" shuffles "
+               "among "
+               "neighbours, which lie in one shard.";
     if (shuffled && (source_is(v, "npy") || source_is(v, "tokens") || source_is(v, "lmdb")))
         return "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of neighbours. "
                "Samples also read faster when their bytes lie together (C order) and are fewer "
