@@ -456,6 +456,25 @@ static void write_place(struct collector *c, size_t index, bool last)
     clear_place(&all);
 }
 
+/* Loaders from the 16th of a process on share a slot: what they take is known only together. */
+static void say_shared(struct collector *c)
+{
+    int64_t loaders = 0, processes = 0;
+    for (size_t i = 0; i < c->speaker_count; i++) {
+        const struct speaker *s = c->speakers[i];
+        uint32_t used = s->header.loaders_used < REC_LOADERS ? s->header.loaders_used : REC_LOADERS;
+        if (makes_batches(s) || used < REC_PART_LOADERS || !has_input(s, REC_PART_LOADERS - 1))
+            continue;
+        loaders += used - (REC_PART_LOADERS - 1);
+        processes++;
+    }
+    if (loaders)
+        lost_add(c, "notes", loaders,
+                 "input_parts: loaders beyond the first %d of a process (%lld of them) have their "
+                 "times together, as loader -1",
+                 REC_PART_LOADERS - 1, (long long)processes);
+}
+
 void input_write(struct collector *c, bool last)
 {
     for (size_t i = 0; i < c->speaker_count; i++)
@@ -468,6 +487,7 @@ void input_write(struct collector *c, bool last)
     }
     if (!last)
         return;
+    say_shared(c);
     if (c->input_lost)
         lost_add(c, "samples", c->input_lost,
                  "processes whose input could not be followed: more than %d workers and loaders",

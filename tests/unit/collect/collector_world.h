@@ -149,12 +149,44 @@ static inline pid_t run(void (*body)(void))
     return pid;
 }
 
-static inline void finish(void)
+/* A worker of this process that does `body` and ends; loader -1: it does not say whose it is. */
+static inline void fork_worker(int worker, int loader, void (*body)(void))
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        leat_recorder_role(LEAT_ROLE_WORKER, worker);
+        leat_recorder_worker_loader(loader);
+        body();
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
+static inline void pause_ms(int ms)
+{
+    struct pollfd none = {-1, 0, 0};
+    poll(&none, 1, ms);
+}
+
+/* The rows of now, while the run goes on. */
+static inline void open_reader(void)
 {
     struct leat_err err;
+    store_flush(w.writer);
+    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+}
+
+static inline void close_reader(void)
+{
+    store_reader_close(w.reader);
+    w.reader = NULL;
+}
+
+static inline void finish(void)
+{
     assert_true(collector_drain(w.collector) >= 0);
     assert_int_equal(collector_finish(w.collector), 0);
-    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+    open_reader();
 }
 
 static inline int take_int(const struct store_row *row, void *context)

@@ -102,13 +102,10 @@ static void test_death_is_noticed(void **state)
     begin(getpid());
     run(train_and_die);
     assert_true(collector_drain(w.collector) > 0);
-    store_flush(w.writer);
-    struct leat_err err;
-    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
+    open_reader();
     assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
     assert_int_equal(ask("SELECT count(*) FROM loaders"), 1);
-    store_reader_close(w.reader);
-    w.reader = NULL;
+    close_reader();
     finish();
     assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
 }
@@ -250,20 +247,19 @@ static void test_inference(void **state)
     assert_string_equal(ask_text("SELECT use FROM loaders"), "infer");
 }
 
+static void make_13_batches(void)
+{
+    uint64_t t = leat_now_ns() - NS_PER_S;
+    for (uint64_t i = 0; i < 13; i++)
+        leat_record(LEAT_REC_WORKER_FETCH, 0, 4, LEAT_FETCH_ARG(0, 2), t + 100 * i,
+                    t + 100 * i + (i == 7 ? 90 : 50));
+}
+
 /* A training that forks a worker, which records for itself. */
 static void train_with_worker(void)
 {
     train(3);
-    pid_t pid = fork();
-    if (pid == 0) {
-        leat_recorder_role(LEAT_ROLE_WORKER, 4);
-        uint64_t t = leat_now_ns() - NS_PER_S;
-        for (uint64_t i = 0; i < 13; i++)
-            leat_record(LEAT_REC_WORKER_FETCH, 0, 4, LEAT_FETCH_ARG(0, 2), t + 100 * i,
-                        t + 100 * i + (i == 7 ? 90 : 50));
-        _exit(0);
-    }
-    waitpid(pid, NULL, 0);
+    fork_worker(4, -1, make_13_batches);
 }
 
 static void test_worker(void **state)
@@ -298,8 +294,7 @@ static void test_generations_of_workers(void **state)
     for (int i = 0; i < 2503; i++) {
         run(short_worker);
         if (i % 64 == 0) {
-            struct pollfd none = {-1, 0, 0};
-            poll(&none, 1, 20); /* deaths are looked for twice a second */
+            pause_ms(20); /* deaths are looked for twice a second */
             collector_drain(w.collector);
         }
     }
@@ -428,10 +423,9 @@ static void test_deaf_python(void **state)
     }
     wait_for_exec(pid, "python3");
     begin(pid);
-    struct pollfd none = {-1, 0, 0};
     for (int i = 0; i < 50; i++) { /* the first sees it, and some more */
         collector_sample(w.collector);
-        poll(&none, 1, 20);
+        pause_ms(20);
     }
     kill(pid, SIGKILL);
     wait_for(pid);
@@ -449,9 +443,8 @@ static void test_deaf_python(void **state)
 static void test_samples(void **state)
 {
     begin(getpid());
-    struct pollfd none = {-1, 0, 0};
     collector_sample(w.collector);
-    poll(&none, 1, 250);
+    pause_ms(250);
     collector_sample(w.collector);
     finish();
     assert_true(ask("SELECT count(*) FROM sys_samples") >= 1);
@@ -475,11 +468,10 @@ static void pause_for_good(void)
 static void test_hello_is_sampled_at_once(void **state)
 {
     begin(getpid());
-    struct pollfd none = {-1, 0, 0};
     collector_sample(w.collector);
     pid_t pid = child(pause_for_good);
     adopt_one();
-    poll(&none, 1, 250);
+    pause_ms(250);
     collector_sample(w.collector);
     kill(pid, SIGKILL);
     wait_for(pid);

@@ -36,42 +36,20 @@ static int record_line(enum leat_part part, int below, const char *file, int num
     return leat_recorder_line(&line);
 }
 
-/* A worker of this process that does `body` and ends. */
-static void fork_worker(int worker, int loader, void (*body)(void))
-{
-    pid_t pid = fork();
-    if (pid == 0) {
-        leat_recorder_role(LEAT_ROLE_WORKER, worker);
-        leat_recorder_worker_loader(loader);
-        body();
-        _exit(0);
-    }
-    waitpid(pid, NULL, 0);
-}
-
 static int go_on[2]; /* one byte lets the living worker go on */
-
-static void open_reader(void)
-{
-    struct leat_err err;
-    store_flush(w.writer);
-    assert_int_equal(store_reader_of_writer(w.writer, &w.reader, &err), 0);
-}
 
 /* Rows of now, until the number is as expected: the worker records when it gets the time. */
 static void sample_until(const char *sql, int64_t expected)
 {
     int64_t value = -1;
     for (int i = 0; i < 400 && value != expected; i++) {
-        struct pollfd none = {-1, 0, 0};
-        poll(&none, 1, 25);
+        pause_ms(25);
         adopt_all();
         collector_drain(w.collector);
         collector_sample(w.collector);
         open_reader();
         value = ask(sql);
-        store_reader_close(w.reader);
-        w.reader = NULL;
+        close_reader();
     }
     assert_int_equal(value, expected);
 }
@@ -194,6 +172,7 @@ static void test_many_loaders(void **state)
     assert_int_equal(ask("SELECT count(*) FROM input_parts"), 16);
     assert_int_equal(ask("SELECT n FROM input_parts WHERE loader=14"), 15);
     assert_int_equal(ask("SELECT n FROM input_parts WHERE loader=-1"), 16 + 17 + 18 + 19 + 20);
+    assert_int_equal(ask("SELECT n FROM lost WHERE what='notes' AND why LIKE 'input_parts:%'"), 5);
 }
 
 /* ---- who works for whom --------------------------------------------------------------------- */
@@ -513,8 +492,7 @@ static void test_scribbled(void **state)
         for (int i = 0; i < REC_PART_LOADERS; i++)
             area->header.parts_used[i] = (uint8_t)scramble(&seed);
         assert_true(collector_drain(w.collector) >= 0);
-        struct pollfd none = {-1, 0, 0};
-        poll(&none, 1, round < 3 ? 1001 : 0); /* rows are due once a second */
+        pause_ms(round < 3 ? 1001 : 0); /* rows are due once a second */
         collector_sample(w.collector);
     }
     munmap(area, sizeof *area);
