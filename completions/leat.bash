@@ -46,7 +46,7 @@ _leat() {
         if [[ $cur == -* && $command == bench ]]; then
             mapfile -t COMPREPLY < <(compgen -W '--batch-size --memory --max-workers --time --timeout --loader --json --quiet --help --' -- "$cur")
         elif [[ $cur == -* ]]; then
-            mapfile -t COMPREPLY < <(compgen -W '--run-name --logs-dir --max-steps --json --quiet --help --' -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W '--run-name --logs-dir --max-steps --no-probe --json --quiet --help --' -- "$cur")
         else
             mapfile -t COMPREPLY < <(compgen -c -- "$cur" | sort -u)
             compopt -o default

@@ -16,6 +16,7 @@ complete -c leat -f -n '__fish_seen_subcommand_from help' -a "$commands"
 complete -c leat -n '__fish_seen_subcommand_from run' -l run-name -x -d 'name of the run'
 complete -c leat -n '__fish_seen_subcommand_from run' -l logs-dir -x -a '(__fish_complete_directories)' -d 'where the folder of the run goes'
 complete -c leat -n '__fish_seen_subcommand_from run' -l max-steps -x -d 'record the first steps only'
+complete -c leat -n '__fish_seen_subcommand_from run' -l no-probe -d 'do not count calls of CUDA'
 complete -c leat -n '__fish_seen_subcommand_from run' -s q -l quiet -d 'print nothing; only write the files'
 complete -c leat -n '__fish_seen_subcommand_from run view compare bench check' -l json -d 'print JSON'
 complete -c leat -n '__fish_seen_subcommand_from compare' -l threshold -x -d 'smallest change that counts, such as 3%'

@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/path.h"
+#include "cli/probe_preload.h"
 #include "cli/python_home.h"
 #include "cli/run_folder.h"
 #include "cli/run_process.h"
@@ -40,7 +41,7 @@ enum {
 struct options {
     const char *run_name, *logs_dir;
     int64_t max_steps; /* 0: all */
-    int json, quiet;
+    int json, quiet, no_probe;
     char **command; /* into main's argv, ended by NULL */
 };
 
@@ -48,6 +49,7 @@ struct session {
     struct options options;
     struct script_command command; /* what is run */
     char *inject_dir;
+    char *probe; /* NULL: calls of CUDA are not counted */
     struct run_folder folder;
     struct store_writer *writer; /* NULL: nothing can be stored */
     struct collector *collector; /* NULL: nothing is recorded */
@@ -90,6 +92,8 @@ static int parse_options(int argc, char **argv, struct options *o)
             o->json = 1;
         } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
             o->quiet = 1;
+        } else if (strcmp(word, "--no-probe") == 0) {
+            o->no_probe = 1;
         } else if (cli_option("--run-name", argc, argv, &i, &value)) {
             o->run_name = value;
         } else if (cli_option("--logs-dir", argc, argv, &i, &value)) {
@@ -123,7 +127,8 @@ static int on_started(void *context, pid_t pid)
     struct collector_options options = {.proc_root = "/",
                                         .start_ns = s->start_ns,
                                         .root_pid = pid,
-                                        .max_steps = s->options.max_steps};
+                                        .max_steps = s->options.max_steps,
+                                        .probe = s->probe != NULL};
     int result = collector_new(s->writer, &options, &s->collector, &err);
     if (result < 0)
         note(s, err.text);
@@ -285,6 +290,10 @@ static void prepare(struct session *s)
         note(s, err.text);
     else if (!(s->inject_dir = path_join(package, "_inject", NULL)))
         note(s, "Out of memory: nothing was recorded.");
+    const char *why = NULL;
+    if (s->inject_dir && !s->options.no_probe)
+        s->probe = probe_find(package, &why);
+    note(s, why ? why : "");
     mem_free(package);
     char *database = path_join(s->folder.path, "run.db", NULL);
     if (!database || store_writer_open(database, &s->writer, &err) < 0)
@@ -312,6 +321,7 @@ static void session_done(struct session *s)
     run_folder_done(&s->folder);
     script_command_done(&s->command);
     mem_free(s->inject_dir);
+    mem_free(s->probe);
 }
 
 static int run(int argc, char **argv)
@@ -335,7 +345,7 @@ static int run(int argc, char **argv)
     run_process_shield();
     prepare(&s);
     struct run_process_events events = {
-        .context = &s, .started = on_started, .hello = on_hello, .tick = on_tick};
+        .context = &s, .started = on_started, .hello = on_hello, .tick = on_tick, .probe = s.probe};
     struct run_process_end end;
     err.text[0] = 0;
     int result = run_process(s.command.argv, s.inject_dir, &events, &end, &err);
@@ -366,6 +376,7 @@ const struct command command_run = {
              "                    a name that exists is never overwritten\n"
              "  --logs-dir DIR    where the run's folder goes (default: logs)\n"
              "  --max-steps N     record the first N steps only; the training goes on\n"
+             "  --no-probe        do not count what the training asks of CUDA (LD_PRELOAD)\n"
              "  --json            print the summary as JSON instead of text\n"
              "  -q, --quiet       print nothing; only write the files\n"
              "\n"

@@ -5,6 +5,7 @@
 #include "base/path.h"
 #include "cli/group_witness.h"
 #include "cli/private_socket.h"
+#include "cli/probe_preload.h"
 #include "cli/python_home.h"
 #include "record/layout.h"
 
@@ -188,8 +189,11 @@ static int reap(struct loop *loop)
 static void set_environment(const struct loop *loop, const char *inject_dir)
 {
     int wanted = loop->listener.fd >= 0 || !loop->events->hello;
-    if (wanted && inject_dir && python_home_inject(inject_dir) == 0 && loop->listener.fd >= 0)
-        setenv("LEAT_SOCKET", loop->listener.path, 1);
+    if (!wanted || !inject_dir || python_home_inject(inject_dir) != 0 || loop->listener.fd < 0)
+        return;
+    setenv("LEAT_SOCKET", loop->listener.path, 1);
+    if (loop->events->probe)
+        probe_preload(loop->events->probe); /* without memory for it: without it */
 }
 
 /* The pipe closes by itself when exec works; otherwise it brings the errno. */

@@ -1,6 +1,6 @@
 /* run_process.h: runs the training and listens to it, without standing in its way.
  *
- *     leat ──fork──► the command, with LEAT_SOCKET and PYTHONPATH in its environment
+ *     leat ──fork──► the command, with LEAT_SOCKET, PYTHONPATH, LD_PRELOAD in its environment
  *       ▲  socket (hello + memfd)  ◄── each Python process of the run, at its start
  *       ▲  timer, every 50 ms      ──► on_tick: drain rings, sample /proc
  *       ▲  signals                 ──► passed on when they were meant for the training
@@ -29,6 +29,7 @@ struct run_process_events {
     void (*readable)(void *context);
     /* 1 when the caller takes a signal, which is then not passed on; else 0. */
     int (*takes_signal)(void *context, int number);
+    const char *probe; /* a library for LD_PRELOAD (probe_preload.h); NULL: none */
 };
 
 struct run_process_end {

@@ -1,0 +1,170 @@
+"""The probe as `leat run` gives it to a training: preloaded, and with CUDA's place taken by a library
+of the tests (tests/unit/probe) that is loaded as Python loads extensions."""
+
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILD = pathlib.Path(os.environ.get("LEAT_BUILD", ROOT / "build")).resolve()
+LEAT = BUILD / "leat"
+PLUGIN = BUILD / "tests" / "unit" / "probe" / "libfake_plugin.so"
+PROBE = BUILD / "python" / "leat" / "libleat-probe.so"
+STEPS = 23
+
+LAUNCH = f"""
+import ctypes
+
+plugin = ctypes.CDLL({str(PLUGIN)!r})
+
+
+def launch(times):
+    for _ in range(times):
+        assert plugin.fake_plugin_launch() == 0
+    assert ctypes.c_long.in_dll(plugin, "fake_calls").value > 0
+"""
+
+TRAIN = f"""
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+launch(7)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn({STEPS * 8}, 4), torch.zeros({STEPS * 8}).long()), 8):
+    launch(5)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+launch(11)
+"""
+
+
+def leat_run(folder, *words, options=(), **env):
+    clean = {
+        k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LEAT_PROBE", "PYTHONPATH")
+    }
+    return subprocess.run(
+        [LEAT, "run", "--run-name", "probe", *options, "--", *words],
+        cwd=folder,
+        env=clean | env,
+        capture_output=True,
+        text=True,
+    )
+
+
+def database(folder):
+    path = folder / "logs" / "probe" / "run.db"
+    return sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "train.py").write_text(LAUNCH + TRAIN)
+    done = leat_run(folder, sys.executable, "train.py", LEAT_PROBE="1")
+    assert done.returncode == 0, done.stderr
+    assert "ld.so" not in done.stderr
+    return folder
+
+
+def test_calls_are_counted_by_span(trained):
+    rows = database(trained).execute(
+        "SELECT rank, span, class, n, bytes FROM cuda_calls ORDER BY n"
+    )
+    assert rows.fetchall() == [
+        (0, "before", "launch", 7, 0),
+        (0, "after", "launch", 11, 0),
+        (0, "steps", "launch", 5 * STEPS, 0),
+    ]
+    (signals,) = (
+        database(trained).execute("SELECT signals FROM processes WHERE rank = 0").fetchone()
+    )
+    assert "cuda" in signals.split(",")
+
+
+def test_the_documented_query_answers(trained):
+    text = (ROOT / "docs" / "run-db.md").read_text(encoding="utf-8")
+    (query,) = [
+        q
+        for q in re.findall(r"^```sql\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        if "FROM cuda_calls" in q
+    ]
+    ((rank, name, calls, _, _, megabytes),) = database(trained).execute(query).fetchall()
+    assert (rank, name, calls, megabytes) == (0, "launch", 5.0, 0.0)
+
+
+SHOW = "import os; print(os.environ.get('LD_PRELOAD'))"
+
+
+@pytest.mark.parametrize(
+    "options, env",
+    [
+        (["--no-probe"], {"LEAT_PROBE": "1"}),
+        ([], {"LEAT_PROBE": "0"}),
+    ],
+)
+def test_it_can_be_left_out(tmp_path, options, env):
+    done = leat_run(tmp_path, sys.executable, "-c", SHOW, options=options, **env)
+    assert done.stdout == "None\n"
+
+
+def test_the_users_own_libraries_stay_in_front(tmp_path):
+    own = BUILD / "tests" / "unit" / "probe" / "libcuda.so.1"
+    done = leat_run(tmp_path, sys.executable, "-c", SHOW, LEAT_PROBE="1", LD_PRELOAD=str(own))
+    assert done.stdout == f"{own}:{PROBE}\n"
+    assert "ld.so" not in done.stderr
+
+
+def test_a_child_without_it_is_told(tmp_path):
+    # Only a process that uses a device is missed; the hooks say so when CUDA wakes up.
+    (tmp_path / "train.py").write_text(
+        "from leat import _core\ndef launch(times): pass\n"
+        + TRAIN
+        + "_core.signals(_core.SIGNAL_H2D)\n"
+    )
+    words = ["env", "-u", "LD_PRELOAD", sys.executable, "train.py"]
+    done = leat_run(tmp_path, *words, LEAT_PROBE="1")
+    assert done.returncode == 0, done.stderr
+    why = database(tmp_path).execute("SELECT why FROM lost WHERE what = 'probes'").fetchall()
+    assert [row for row in why if "another LD_PRELOAD" in row[0]], why
+    assert database(tmp_path).execute("SELECT count(*) FROM cuda_calls").fetchone() == (0,)
+
+
+def copy_of_the_package(folder):
+    shutil.copytree(BUILD / "python" / "leat", folder, ignore=shutil.ignore_patterns("*.p"))
+    return folder
+
+
+def test_a_path_that_cannot_be_preloaded(tmp_path):
+    package = copy_of_the_package(tmp_path / "a folder" / "leat")
+    done = leat_run(
+        tmp_path, sys.executable, "-c", SHOW, LEAT_PROBE="1", LEAT_PYTHON_DIR=str(package)
+    )
+    assert done.stdout == "None\n" and done.returncode == 0
+    assert "LD_PRELOAD does not take" in done.stderr and "ld.so" not in done.stderr
+
+
+def test_a_library_that_is_not_there(tmp_path):
+    package = copy_of_the_package(tmp_path / "leat")
+    (package / PROBE.name).unlink()
+    done = leat_run(
+        tmp_path, sys.executable, "-c", SHOW, LEAT_PROBE="1", LEAT_PYTHON_DIR=str(package)
+    )
+    assert done.stdout == "None\n" and done.returncode == 0
+    assert "there is no libleat-probe.so" in done.stderr and "ld.so" not in done.stderr
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/sbin/ldconfig"])  # the second is static
+def test_programs_without_cuda(tmp_path, program):
+    if not os.path.exists(program):
+        pytest.skip(f"there is no {program}")
+    done = leat_run(tmp_path, program, "--version", LEAT_PROBE="1")
+    assert done.returncode == 0 and "ld.so" not in done.stderr
