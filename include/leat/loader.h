@@ -157,9 +157,9 @@ int leat_source_tokens(const struct leat_tokens *tokens, struct leat_source **re
                        struct leat_err *err);
 
 /* Samples of different length in memory: the rows of all of them one behind the other, and where
- * each sample's begin. They are not copied, not even into the batch: leat_layout makes it of them.
- * A field without offsets is a fixed one. `release` and the life of the arrays, offsets among them,
- * are as with leat_source_memory(). */
+ * each sample's begin. They are not copied: the spans of a batch in lists point at them, and other
+ * layouts are made of them. A field without offsets is a fixed one. `release` and the life of the
+ * arrays, offsets among them, are as with leat_source_memory(). */
 struct leat_ragged {
     struct leat_array array; /* with offsets its first dimension counts the rows of all samples;
                                 they lie without gaps */

@@ -285,6 +285,6 @@ def _check_packable(dataset):
         raise TypeError(f"Ragged and Documents can be packed, not {type(dataset).__qualname__}")
     if isinstance(dataset, Ragged):
         values, _ = dataset.leaves[0]
-        numbers = values.is_floating_point() or values.is_complex() or values.dtype == torch.bool
-        if len(dataset.leaves) > 1 or values.dim() > 1 or numbers:
+        whole = not (values.is_floating_point() or values.is_complex())
+        if len(dataset.leaves) > 1 or values.dim() > 1 or not whole or values.dtype == torch.bool:
             raise TypeError("samples are packed that are whole numbers in one dimension, and alone")

@@ -182,6 +182,15 @@ def test_ranks_are_disjoint_and_equally_long(kind, size):
         assert all(len(batch) == 7 for batches in dropped for batch in batches)
 
 
+def test_ranks_as_the_process_group_has_them(monkeypatch):
+    dataset = ragged()
+    batches = sampler(dataset, "samples")
+    for name, answer in (("is_initialized", True), ("get_rank", 1), ("get_world_size", 3)):
+        monkeypatch.setattr(torch.distributed, name, lambda answer=answer: answer)
+    expected = list(world(dataset, "samples", 3)[1])
+    assert len(batches) == len(expected) and list(batches) == expected
+
+
 def test_fewer_samples_than_ranks():
     ranks = world([3, 1, 2], "samples", 5)
     assert [len(rank) for rank in ranks] == [1, 1, 1, 0, 0]
