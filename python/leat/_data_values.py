@@ -113,7 +113,10 @@ class Values(Dataset):
     kind = None
 
     def _reopen(self):
-        self._source = self._open()
+        self._source = source = self._open()
+        for value, (name, dtype, _, _, _) in zip(self.values, source.fields):
+            if not value.as_bytes and dtype not in NAMES:
+                raise ValueError(f"{name} has the type {dtype}, which this torch does not take")
 
     def build(self, leaves):
         """The structure of a sample from its leaves."""

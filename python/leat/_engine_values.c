@@ -97,8 +97,10 @@ static int files_of(PyObject *paths, PyObject *labels, struct leat_files *files,
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (!((*ret_paths)[i] = PyBytes_AsString(PyTuple_GetItem(paths, i))))
+        char *path; /* without a length, so that a zero in it is an error */
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(paths, i), &path, NULL) < 0)
             return -1;
+        (*ret_paths)[i] = path;
         if (labels == Py_None)
             continue;
         (*ret_labels)[i] = PyLong_AsLongLong(PyTuple_GetItem(labels, i));

@@ -375,3 +375,5 @@ def test_files_refused(tmp_path):
         leat.data.Files([tmp_path / "a"], labels=True)
     with pytest.raises(ValueError):
         leat.data.Files([])
+    with pytest.raises(ValueError, match="null byte"):
+        leat.data.Files([f"{tmp_path}/a\0b"])

@@ -472,6 +472,30 @@ static void test_one_meta(void **state)
     }
 }
 
+/* By a loader with threads: every sample once an epoch, with its own bytes. */
+static void test_threads(void **state)
+{
+    struct leat_source *source =
+        open_source(file("integers"),
+                    (struct leat_lmdb){.db = "numbered", .value = {.kind = LEAT_CODEC_BYTES}});
+    struct leat_loader *l =
+        load(source,
+             (struct leat_loader_options){.batch_size = 7, .threads = 3, .order = LEAT_ORDER_FULL});
+    for (uint64_t epoch = 0; epoch < 5; epoch++) {
+        int seen[300] = {0};
+        must(leat_loader_start(l, epoch, &err));
+        for (struct leat_batch *batch; (batch = next(l)); leat_batch_unref(batch))
+            for (int64_t i = 0; i < batch->samples; i++) {
+                assert_value((const struct leat_span *)batch->data[0] + i, batch->indices[i], 4);
+                seen[batch->indices[i]]++;
+            }
+        for (int i = 0; i < 300; i++)
+            assert_int_equal(seen[i], 1);
+    }
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 /* The n-th allocation fails, for every n: nothing leaks. */
 static void test_no_memory(void **state)
 {
@@ -497,14 +521,23 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),     cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_big),       cmocka_unit_test(test_named),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_bad_value),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_cycles),
-        cmocka_unit_test(test_cut),       cmocka_unit_test(test_writer),
-        cmocka_unit_test(test_one_meta),  cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_sentences), cmocka_unit_test(test_runs_into_itself),
-        cmocka_unit_test(test_shrinks),   cmocka_unit_test(test_writer_meanwhile),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_big),
+        cmocka_unit_test(test_named),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_bad_value),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_cycles),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_writer),
+        cmocka_unit_test(test_one_meta),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_runs_into_itself),
+        cmocka_unit_test(test_shrinks),
+        cmocka_unit_test(test_writer_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
