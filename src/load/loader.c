@@ -83,7 +83,7 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
     share_init(&l->share, l->end, first, o->batch_size, o->rank, o->world_size, o->drop_last);
     l->next_begin = l->next_deliver = l->next_submit = 0;
     l->begun = 1;
-    l->over = 0;
+    l->over = l->alone = 0;
     atomic_store(&l->stopped, 0);
     if (!l->first_start_ns)
         l->first_start_ns = clock_now_ns();
