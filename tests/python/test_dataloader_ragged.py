@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import os
 import pickle
 import weakref
 
@@ -209,6 +210,36 @@ def test_documents_that_cannot_be(corpus, tmp_path):
     (tmp_path / "corpus.idx").write_bytes(b"PK" + whole)
     with pytest.raises(ValueError, match="not an index of Megatron's"):
         leat_data.Documents(path)
+
+
+@pytest.mark.parametrize("policy", ("raise", "skip", "replace"))
+@pytest.mark.parametrize("packed", (False, True), ids=("documents", "packed"))
+def test_a_file_of_documents_that_was_cut_short(corpus, packed, policy):
+    """The last document, of 22 of the 36 tokens, lacks one."""
+    path, documents = corpus
+    dataset = leat_data.Documents(path)
+    if packed:
+        dataset = leat_data.Packed(dataset, 4)
+    collate = None if packed else leat.Pad()
+    loader = leat.DataLoader(dataset, 2, seed=1, on_error=policy, collate_fn=collate)
+    whole = list(loader)  # the file is open now
+    os.truncate(f"{path}.bin", os.path.getsize(f"{path}.bin") - 1)
+    good, said = [], []
+    iterator = iter(loader)
+    for _ in whole:
+        try:
+            good += [next(iterator)]
+        except (OSError, ValueError) as error:
+            said.append(str(error))
+        except StopIteration:
+            break
+    if policy == "raise":
+        assert said and all("corpus.bin was cut short" in text for text in said)
+        assert same(good, whole[: len(good)])
+    else:
+        assert not said
+        bad = [4] if not packed else [3, 4, 5, 6, 7, 8]
+        assert sorted({index for _, index, _ in loader.stats().errors}) == bad
 
 
 # ---- Packed.
