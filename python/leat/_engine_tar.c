@@ -58,15 +58,15 @@ static int interrupted(void *owner)
     return raised;
 }
 
-static PyObject *open_tar(struct leat_tar *tar)
+static PyObject *open_tar(struct leat_tar tar)
 {
     struct leat_err err = {{0}};
     struct leat_source *source;
     PyThreadState *state;
-    tar->cancelled = interrupted;
-    tar->owner = &state;
+    tar.cancelled = interrupted;
+    tar.owner = &state;
     state = PyEval_SaveThread();
-    int bad = leat_source_tar(tar, &source, &err);
+    int bad = leat_source_tar(&tar, &source, &err);
     PyEval_RestoreThread(state);
     if (bad < 0)
         return PyErr_Occurred() ? NULL : engine_raise(bad, &err);
@@ -98,7 +98,7 @@ static PyObject *source_tar(PyObject *module, PyObject *args)
     tar.fields = fields;
     tar.field_count = (uint32_t)count;
     tar.cache_bytes = cache_bytes;
-    PyObject *source = open_tar(&tar);
+    PyObject *source = open_tar(tar);
     free(texts);
     return source;
 }

@@ -342,7 +342,7 @@ def test_a_full_disk(server, tmp_path):
         pytest.skip("a small disk needs root")
     try:
         for ending in ("", ".gz"):
-            with pytest.raises(OSError, match="left on its disk|cannot be written"):
+            with pytest.raises(OSError, match="left on its disk"):
                 leat_data.Tar(f"{server.url}/s-{{0..2}}.tar{ending}", cache=disk / "cache")
             assert not [n for n in os.listdir(disk / "cache") if n.endswith(".part")]
     finally:

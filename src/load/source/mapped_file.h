@@ -25,8 +25,8 @@ int mapped_file_open(struct mapped_file *file, const char *path, struct leat_err
 int mapped_file_take(struct mapped_file *file, int fd, const char *path, struct leat_err *err);
 void mapped_file_close(struct mapped_file *file); /* also after open failed, or of zeros */
 
-/* Closes the descriptor and keeps the map, for whoever has more files than descriptors. From then on
- * the size is looked up by the path, as long as that is the same file. */
+/* Closes the descriptor and keeps the map, for whoever has more files than descriptors. From then
+ * on the size is looked up by the path, as long as that is the same file. */
 void mapped_file_let_go(struct mapped_file *file);
 
 /* How many bytes may be read now: `bytes`, or fewer where the file became shorter. */

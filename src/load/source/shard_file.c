@@ -41,16 +41,21 @@ struct copy {
     struct unpack unpack;
 };
 
+/* Whether so many bytes more may be written; then not asked again before `checked` is reached. */
 static int check_space(struct copy *copy, uint64_t wanted, struct leat_err *err)
 {
     struct statvfs disk;
+    copy->checked = copy->written + CHECK_BYTES;
     if (fstatvfs(copy->fd, &disk) < 0)
         return 0;
     uint64_t all = (uint64_t)disk.f_blocks * disk.f_frsize;
     uint64_t reserve = all / 20 < RESERVE_BYTES ? all / 20 : RESERVE_BYTES;
     uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize;
-    if (left > reserve && left - reserve >= wanted)
+    if (left > reserve && left - reserve >= wanted) {
+        if (left - reserve < CHECK_BYTES)
+            copy->checked = copy->written + left - reserve;
         return 0;
+    }
     return err_set(err, -ENOSPC,
                    "%s has %llu MB left on its disk, too little for a copy of %s; another folder "
                    "can be given as the cache.",
@@ -76,10 +81,9 @@ static int write_copy(struct unpack_out *out, const uint8_t *bytes, size_t count
     if (atomic_load(&copy->cache->stop))
         return err_set(err, -ECANCELED, "The copying of %s was given up.", copy->label);
     if (copy->written + count > copy->checked) {
-        int failed = check_space(copy, CHECK_BYTES, err);
+        int failed = check_space(copy, count, err);
         if (failed < 0)
             return failed;
-        copy->checked = copy->written + count + CHECK_BYTES;
     }
     copy->written += count; /* before the check, which counts them too: see forget() */
     int failed = check_limit(copy, count, err);

@@ -12,6 +12,7 @@
 #include "load/source/tar_header.h"
 #include "load/source/tar_index.h"
 
+#include "base/cgroup.h"
 #include "base/mem.h"
 #include "load/source.h"
 
@@ -21,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     THREADS_MOST = 64,
@@ -430,7 +430,9 @@ static int choose_threads(const struct leat_tar *asked)
 {
     long threads = asked->threads;
     if (threads < 1) {
-        threads = sysconf(_SC_NPROCESSORS_ONLN);
+        struct cgroup_info limits = {.cpus = 1};
+        cgroup_read("/", &limits); /* out of memory, one core it is */
+        threads = (long)(limits.cpus + 0.5);
         for (uint32_t i = 0; i < asked->shard_count; i++)
             if (strstr(asked->shards[i], "://") && threads < THREADS_ADDRESSES)
                 threads = THREADS_ADDRESSES;
