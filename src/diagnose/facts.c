@@ -199,6 +199,16 @@ static void fill_gpu_sample(const struct store_row *row, void *item)
     TEXT(row, 9, s->throttle);
 }
 
+static void fill_cuda_call(const struct store_row *row, void *item)
+{
+    struct cuda_call *c = item;
+    c->pid = int_or(row, 0, -1);
+    TEXT(row, 1, c->class);
+    c->n = store_column_real(row, 2);
+    c->ms = ms(row, 3);
+    c->bytes = store_column_real(row, 4);
+}
+
 static void fill_memory_sample(const struct store_row *row, void *item)
 {
     struct memory_sample *s = item;
@@ -261,6 +271,10 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  " temperature_limit_c, power_w, power_limit_w, throttle FROM gpu_samples"
                  " ORDER BY gpu, t_ns",
                  fill_gpu_sample, gpu_samples, gpu_sample_count);
+    if (r >= 0)
+        r = LOAD("SELECT pid, class, n, ns, bytes FROM cuda_calls WHERE span = 'steps'"
+                 " ORDER BY pid, ns DESC",
+                 fill_cuda_call, cuda_calls, cuda_call_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved FROM memory_samples"
                  " ORDER BY rank, device, t_ns",
@@ -414,11 +428,12 @@ void facts_free(struct facts *f)
         for (int p = 0; p <= PHASES; p++)
             mem_free(r->bins[p]);
     }
-    void *const owned[] = {
-        f->run_name, f->command,      f->started_at,  f->node,        f->leat,           f->ended,
-        f->python,   f->torch,        f->ranks,       f->spans,       f->loaders,        f->workers,
-        f->procs,    f->proc_samples, f->sys_samples, f->gpu_samples, f->memory_samples, f->lost,
-        f->logs_dir, f->input_parts,  f->input_bins,  f->input_lines, f->engines};
+    void *const owned[] = {f->run_name,       f->command,      f->started_at,  f->node,
+                           f->leat,           f->ended,        f->python,      f->torch,
+                           f->ranks,          f->spans,        f->loaders,     f->workers,
+                           f->procs,          f->proc_samples, f->sys_samples, f->gpu_samples,
+                           f->memory_samples, f->lost,         f->logs_dir,    f->input_parts,
+                           f->input_bins,     f->input_lines,  f->engines,     f->cuda_calls};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -138,6 +138,11 @@ struct gpu_sample {
         power_w, power_limit_w;
     char gpu[64], throttle[64];
 };
+struct cuda_call { /* of a process during its steps, one row a class of calls (recorder.h) */
+    int64_t pid;
+    char class[16];
+    double n, ms, bytes;
+};
 struct memory_sample {
     double t_ms, allocated, reserved; /* bytes */
     int rank, device;
@@ -184,6 +189,8 @@ struct facts {
     size_t sys_sample_count;
     struct gpu_sample *gpu_samples;
     size_t gpu_sample_count;
+    struct cuda_call *cuda_calls; /* ordered by pid, then by time */
+    size_t cuda_call_count;
     struct memory_sample *memory_samples;
     size_t memory_sample_count;
     struct lost_fact *lost;

@@ -9,6 +9,7 @@
  *     summary_steps.c    step_time
  *     summary_input.c    input
  *     summary_system.c   memory, system, processes
+ *     summary_cuda.c     system.cuda
  */
 #include "report/report.h"
 

@@ -1,6 +1,7 @@
 """The probe as `leat run` gives it to a training: preloaded, and with CUDA's place taken by a library
 of the tests (tests/unit/probe) that is loaded as Python loads extensions."""
 
+import json
 import os
 import pathlib
 import re
@@ -99,6 +100,17 @@ def test_the_documented_query_answers(trained):
     ]
     ((rank, name, calls, _, _, megabytes),) = database(trained).execute(query).fetchall()
     assert (rank, name, calls, megabytes) == (0, "launch", 5.0, 0.0)
+
+
+def test_the_summary_shows_what_a_step_asks_for(trained):
+    folder = trained / "logs" / "probe"
+    (rank,) = json.loads((folder / "final_summary.json").read_text())["system"]["cuda"]
+    (calls,) = rank["calls"]
+    assert (rank["rank"], rank["steps"]) == (0, STEPS)
+    assert (calls["class"], calls["calls"], calls["calls_per_step"]) == ("launch", 5 * STEPS, 5)
+    assert calls["time_per_step"] >= 0 and calls["bytes"] == 0
+    text = (folder / "final_summary.txt").read_text()
+    assert re.search(r"^- CUDA, a step: 5 launches, \d", text, re.MULTILINE), text
 
 
 SHOW = "import os; print(os.environ.get('LD_PRELOAD'))"
