@@ -23,6 +23,7 @@ need() { # need PACKAGE TEST...: the package is missing when the test fails
 
 has() { command -v "$1" >/dev/null 2>&1; }
 has_library() { has pkg-config && pkg-config --exists "$1"; }
+has_shared() { "$PYTHON" -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1"; }
 has_libc() { echo '#include <stdio.h>' | cc -E -xc - >/dev/null 2>&1; }
 
 # The interpreter the extension is compiled for: that of .venv where there is one already.
@@ -54,10 +55,14 @@ look() {
     need libjansson-dev has_library jansson
     need libcmocka-dev has_library cmocka
     need libdeflate-dev has_library libdeflate
-    need zlib1g-dev has_library zlib # SQLite, linked statically, wants it
+    need zlib1g-dev has_library zlib # SQLite, linked statically, wants it; shards in gz
     need python3 has "$PYTHON"
     need python3-dev has_headers
     need python3-venv has_venv
+    if [ "$purpose" != wheel ]; then # tests of shards
+        need zstd has zstd
+        need libcurl4 has_shared libcurl.so.4
+    fi
     if [ "$purpose" = lint ]; then
         need clang-format has clang-format
         need cppcheck has cppcheck

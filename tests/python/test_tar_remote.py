@@ -97,6 +97,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pass
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
 @pytest.fixture
 def server(tmp_path):
     folder = tmp_path / "served"
@@ -446,16 +451,16 @@ def test_a_damaged_archive_is_not_kept(server, tmp_path):
         assert no_copy(tmp_path / "cache")
 
 
-def _read_in_worker(address, cache, queue):
+def _read_all(address, cache, queue):
     tar = leat_data.Tar(address, cache=cache)
     queue.put([sample["cls"] for sample in tar])
 
 
-def test_spawned_workers_share_the_cache(server, tmp_path):
+def test_forked_processes_share_the_cache(server, tmp_path):
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     arguments = (f"{server.url}/s-{{0..2}}.tar.gz", tmp_path / "cache", queue)
-    processes = [context.Process(target=_read_in_worker, args=arguments) for _ in range(2)]
+    processes = [context.Process(target=_read_all, args=arguments) for _ in range(2)]
     for process in processes:
         process.start()
     seen = [queue.get(timeout=60) for _ in processes]
