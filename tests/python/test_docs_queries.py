@@ -14,6 +14,7 @@ STEPS = 23
 
 SCRIPT = f"""
 import time
+import leat
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -39,6 +40,8 @@ for x, y in DataLoader(data, batch_size=8, num_workers=2):
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
     time.sleep(0.05)
+for _ in leat.DataLoader(torch.randn(64, 4), batch_size=8):  # whose batches leat's threads make
+    pass
 torch.save(model.state_dict(), "model.pt")
 """
 

@@ -31,7 +31,7 @@ static void near(double value, double expected, double ratio)
         fail_msg("%g, expected %g", value, expected);
 }
 
-#define META "INSERT INTO meta VALUES ('schema', '2');"
+#define META "INSERT INTO meta VALUES ('schema', '" STORE_SCHEMA "');"
 
 /* Bin 697 begins at 1.02^697 ns, 0.989 ms; 732 at 1.978 ms; 813 at 9.84 ms. */
 static void test_quantiles_merge_workers(void **state)
