@@ -2,6 +2,7 @@
  * whose source sleeps. */
 #include "samples.h"
 
+#include "base/cgroup.h"
 #include "load/engine.h"
 #include "load/pace.h"
 #include "load/source.h"
@@ -196,7 +197,7 @@ static void empty_windows_and_no_autotune_change_nothing(void **state)
 
 /* ---- a loader -------------------------------------------------------------------------------- */
 
-static uint64_t sample_sleep_ns;
+static _Atomic uint64_t sample_sleep_ns; /* a test changes it while threads read */
 
 static void sleep_ns(uint64_t ns)
 {
@@ -207,8 +208,9 @@ static void sleep_ns(uint64_t ns)
 static int read_sleeping(struct leat_source *source, const struct source_request *request,
                          struct source_report *report, struct leat_err *why)
 {
-    if (sample_sleep_ns)
-        sleep_ns(sample_sleep_ns * request->count);
+    uint64_t each_ns = sample_sleep_ns;
+    if (each_ns)
+        sleep_ns(each_ns * request->count);
     for (size_t i = 0; i < request->count; i++)
         memcpy(request->places[0] + i * sizeof(int64_t), &request->indices[i], sizeof(int64_t));
     return 0;
@@ -307,6 +309,28 @@ static void threads_that_were_named_stay(void **state)
     leat_source_unref(source);
 }
 
+/* Whatever this machine is: its cores but one, and a quarter of its memory, as the cgroup has it.
+ */
+static void the_defaults_heed_the_cgroup(void **state)
+{
+    struct cgroup_info limits;
+    struct leat_source *source = sleeping_source(80);
+    struct leat_loader_options options = {.batch_size = 8};
+    struct leat_loader_stats stats;
+    struct leat_loader *l;
+    assert_int_equal(cgroup_read("/", &limits), 0);
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    leat_loader_stats(l, &stats);
+    int cores = (int)limits.cpus;
+    assert_int_equal(stats.threads, cores > 2 ? cores - 1 : 1);
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (limits.memory_limit_bytes >= 0)
+        machine = (uint64_t)limits.memory_limit_bytes;
+    assert_int_equal(stats.memory_most_bytes, machine / 4);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +345,7 @@ int main(void)
         cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
         cmocka_unit_test(a_loader_gets_the_threads_it_needs),
         cmocka_unit_test(threads_that_were_named_stay),
+        cmocka_unit_test(the_defaults_heed_the_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
