@@ -377,7 +377,7 @@ struct leat_loader_options {
     enum leat_order order;
     uint64_t seed;
     int64_t block, mix;   /* QUASI: samples of a block, blocks mixed; 0: about 1 MiB, and 16 */
-    int64_t window;       /* WINDOW: samples of a window; 0: 4096 */
+    int64_t window;       /* WINDOW: samples of a window; 0: the source's, else 4096 */
     int rank, world_size; /* world_size 0: 1 */
     int threads;  /* 0: at first one less than the cores this process may use (affinity and cgroup),
                      at least 1; while next() waits, the consumer's own core helps with the batch it

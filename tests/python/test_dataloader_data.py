@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 
+import h5py
 import lmdb
 import numpy
 import pytest
@@ -257,6 +258,10 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
     numpy.arange(20000, dtype=numpy.uint16).tofile("train.bin")
     numpy.arange(20000, dtype=numpy.int32).tofile("corpus.bin")
     megatron_index("corpus.idx", numpy.int32, [100] * 200, range(201))
+    with h5py.File("train.h5", "w") as file:
+        packed_chunks = {"chunks": (10, 8, 8), "compression": "gzip"}
+        file.create_dataset("images", data=numpy.zeros((500, 8, 8), numpy.uint8), **packed_chunks)
+        file["meta/labels"] = numpy.arange(500)
     for n in range(3):
         os.makedirs("packed", exist_ok=True)
         os.makedirs("shards", exist_ok=True)

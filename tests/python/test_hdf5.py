@@ -191,6 +191,15 @@ def test_grown_and_shrunk(tmp_path):
     check(path, "x")
 
 
+@pytest.mark.parametrize("filters", ("plain", "gzip"))
+def test_chunks_larger_than_the_data(tmp_path, filters):
+    """As many items in two dimensions as in the chunk's, of other lengths."""
+    path = os.fspath(tmp_path / "x.h5")
+    options = {"chunks": (3, 2, 4, 3), "maxshape": (10, 5, None, 6), **FILTERS[filters]}
+    write(path, x=(values((10, 5, 2, 6), "i4"), options))
+    check(path, "x")
+
+
 def test_filters_that_were_left_out(tmp_path):
     """lzf gives up on noise, and a mask says so; a chunk can also be written as it is."""
     path = os.fspath(tmp_path / "x.h5")

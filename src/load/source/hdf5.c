@@ -20,23 +20,24 @@
  * one, lzf, shuffle and plain data have none; nor have the descriptions of files written with
  * libver="earliest", which is what h5py does unless it is told otherwise.
  */
-#include "load/source/chunk_cache.h"
+#include "load/source/hdf5.h"
+
 #include "load/source/gather.h"
 #include "load/source/hdf5_ask.h"
 #include "load/source/hdf5_index.h"
 #include "load/source/mapped_file.h"
 
 #include "base/mem.h"
-#include "load/source.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_MS     60000
-#define WINDOW_SAMPLES 4096 /* at least, where the cache allows: what the loader takes by itself   \
-                             */
+#define SILENCE_MS 60000
+#define WINDOW_SAMPLES                                                                             \
+    4096 /* at least, where the cache allows: what the loader takes by itself                      \
+          */
 
 /* The cache: an eighth of the machine and 1 GiB at most. That is two windows of 3400 photographs of
  * 224 x 224. */
@@ -380,6 +381,12 @@ static void close_source(struct leat_source *source)
     mapped_file_close(&s->file);
 }
 
+struct chunk_cache_stats hdf5_source_stats(struct leat_source *source)
+{
+    struct hdf5_source *s = (struct hdf5_source *)source;
+    return s->cache ? chunk_cache_stats(s->cache) : (struct chunk_cache_stats){0};
+}
+
 static const struct source_ops hdf5_ops = {.read = read_samples, .done = close_source};
 
 /* ---- opening -----------------------------------------------------------------------------------
@@ -397,7 +404,8 @@ static int check_signature(const struct mapped_file *file, struct leat_err *err)
 static void set_chunked(struct hdf5_field *field)
 {
     const struct hdf5_dataset_wire *is = &field->dataset->is;
-    uint64_t row = is->item_bytes, chunk = is->item_bytes;
+    uint64_t row = is->item_bytes, chunk = row;
+    int alike = 1; /* the dimensions behind this one have one size in the row and in the chunk */
     field->packed = is->pipeline.count > 0;
     field->columns = 1;
     field->run_dim = 1;
@@ -406,8 +414,9 @@ static void set_chunked(struct hdf5_field *field)
         field->columns *= (uint64_t)field->columns_in[d];
         field->row_stride[d] = row;
         field->chunk_stride[d] = chunk;
-        if (row == chunk)
+        if (alike)
             field->run_dim = d;
+        alike = alike && is->shape[d] == is->chunk[d];
         row *= (uint64_t)is->shape[d];
         chunk *= (uint64_t)is->chunk[d];
     }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "load/source/hdf5.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -124,6 +125,74 @@ static void test_threads_share_chunks(void **state)
     leat_source_unref(source);
 }
 
+/* Samples of a window: whole chunks of each dataset, as many as let two windows fit. */
+static void test_window(void **state)
+{
+    need_library();
+    static const char *const gzip[] = {"gzip"}, *const both[] = {"gzip", "group/lzf"};
+    const char *libraries[] = {library()};
+    struct leat_hdf5 asked = {.path = data_file("latest"),
+                              .datasets = gzip,
+                              .count = 1,
+                              .libraries = libraries,
+                              .libraries_count = 1};
+    struct leat_source *source = NULL;
+    must(leat_source_hdf5(&asked, &source, &err));
+    assert_int_equal(source->window, 4100); /* chunks of 5 */
+    leat_source_unref(source);
+    asked.datasets = both;
+    asked.count = 2;
+    must(leat_source_hdf5(&asked, &source, &err));
+    assert_int_equal(source->window, 4140); /* of 5 and 12 */
+    leat_source_unref(source);
+    asked.cache_bytes = 1;
+    asked.count = 1;
+    must(leat_source_hdf5(&asked, &source, &err));
+    assert_int_equal(source->window, 5);
+    leat_source_unref(source);
+}
+
+/* With the smallest cache the order "window" unpacks each of the 10 chunks once an epoch, "full"
+ * more often; with the usual one they are unpacked once for all epochs. */
+static void test_each_chunk_once_an_epoch(void **state)
+{
+    need_library();
+    static const char *const gzip[] = {"gzip"};
+    const char *libraries[] = {library()};
+    struct leat_hdf5 asked = {.path = data_file("latest"),
+                              .datasets = gzip,
+                              .count = 1,
+                              .libraries = libraries,
+                              .libraries_count = 1};
+    static const struct {
+        enum leat_order order;
+        uint64_t cache_bytes, least, most;
+    } cases[] = {
+        {LEAT_ORDER_WINDOW,     1, 30, 30  },
+        {LEAT_ORDER_SEQUENTIAL, 1, 30, 30  },
+        {LEAT_ORDER_FULL,       1, 60, 1000},
+        {LEAT_ORDER_FULL,       0, 10, 10  },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct leat_source *source = NULL;
+        struct leat_batch *batch;
+        asked.cache_bytes = cases[i].cache_bytes;
+        must(leat_source_hdf5(&asked, &source, &err));
+        struct leat_loader *l = load(
+            source, (struct leat_loader_options){
+                        .batch_size = 1, .threads = LEAT_THREADS_NONE, .order = cases[i].order});
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            must(leat_loader_start(l, epoch, &err));
+            while ((batch = next(l)))
+                leat_batch_unref(batch);
+        }
+        leat_loader_close(l);
+        uint64_t filled = hdf5_source_stats(source).filled;
+        assert_in_range(filled, cases[i].least, cases[i].most);
+        leat_source_unref(source);
+    }
+}
+
 static size_t slurp(const char *path, uint8_t *bytes, size_t most)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -238,7 +307,7 @@ static void test_library_that_misbehaves(void **state)
     assert_non_null(strstr(said_of("leave", 0), "cut short"));
     assert_non_null(strstr(said_of("garbage", 0), "makes no sense"));
     assert_non_null(strstr(said_of("flood", 0), "more chunks in it than its size allows"));
-    assert_non_null(strstr(said_of("memory", 0), "libhdf5 failed on it (signal 6)"));
+    assert_non_null(strstr(said_of("memory", 0), "libhdf5 failed on it ("));
 }
 
 static void test_not_hdf5(void **state)
@@ -258,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_of_h5py), cmocka_unit_test(test_threads_share_chunks),
+        cmocka_unit_test(test_window),        cmocka_unit_test(test_each_chunk_once_an_epoch),
         cmocka_unit_test(test_mutated_files), cmocka_unit_test(test_mutated_file_with_checksums),
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_library_that_misbehaves),
         cmocka_unit_test(test_not_hdf5),

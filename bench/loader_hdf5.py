@@ -1,0 +1,239 @@
+"""HDF5 by leat.DataLoader beside h5py under torch's, in one run.
+
+    .venv/bin/python bench/loader_hdf5.py [--build FOLDER] [--only JOB ...] [--scale X] [--seconds S]
+
+    photographs   3 x 64 x 64 bytes in chunks of 64, gzip: packed to four fifths, as real ones are, so
+                  that unpacking is nearly all there is to do
+    features      256 float32 in chunks of 256, shuffle and gzip
+
+Both have labels beside them, and are shuffled within windows of neighbours on either side. Either side
+may keep 64 MiB of unpacked chunks: two windows at least, and a part of the data. The side of h5py is
+given what helps it: the file is opened in each worker, and the rows of a batch are read one by one or
+all at once with sorted indices, whichever is faster; then its best of 0 to 4 workers counts.
+
+Every figure comes from a process of its own. A rate is taken from the moment the iterator is asked
+for, over whole windows, for at least S seconds; the page cache is warm. leat is measured before,
+between and after, and its median counts. The consumer only takes the batches.
+
+Prints a table and then the bar; the exit status is 0 when it holds. With --scale the data is smaller:
+a look, not a verdict.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from overhead import ROOT, Bars
+
+BATCH, CACHE_BYTES = 256, 64 << 20
+# Samples, chunk, and the window that leat takes for such chunks and such a cache.
+JOBS = {"photographs": (32768, 64, 2048), "features": (1 << 19, 256, 4096)}
+LEAST = 5
+
+
+# ---- what is measured, in a process of its own ---------------------------------------------------
+class Rows:
+    """What people write over h5py. `together`: a batch by one sorted selection."""
+
+    def __init__(self, path, together):
+        import h5py
+
+        self.path, self.file = path, None
+        with h5py.File(path, "r") as file:
+            self.length = len(file["row"])
+        if together:
+            self.__getitems__ = self.read_together
+
+    def open(self):
+        import h5py
+
+        if self.file is None:  # in the process that reads
+            self.file = h5py.File(
+                self.path, "r", rdcc_nbytes=CACHE_BYTES, rdcc_nslots=100_003, rdcc_w0=1
+            )
+            self.row, self.label = self.file["row"], self.file["label"]
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        import torch
+
+        self.open()
+        return torch.from_numpy(self.row[i]), self.label[i]
+
+    def read_together(self, indices):
+        import numpy
+        import torch
+
+        self.open()
+        order = numpy.argsort(indices)
+        found = numpy.asarray(indices)[order]
+        row, label = self.row[found], self.label[found]
+        back = numpy.empty(len(order), int)
+        back[order] = range(len(order))
+        return [(torch.from_numpy(row[i]), label[i]) for i in back]
+
+
+class Windows:
+    """A sampler: shuffled within windows of neighbours."""
+
+    def __init__(self, count, window):
+        self.count, self.window = count, window
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        import torch
+
+        for start in range(0, self.count, self.window):
+            size = min(self.window, self.count - start)
+            yield from (start + torch.randperm(size)).tolist()
+
+
+def make_loader(job):
+    import torch
+
+    if job["who"] == "leat":
+        import leat
+
+        dataset = leat.data.Hdf5(job["path"], "row", "label", cache_bytes=CACHE_BYTES)
+        loader = leat.DataLoader(dataset, batch_size=BATCH, shuffle=True, order="window")
+        assert loader.plan().lowered
+        return loader
+    dataset = Rows(job["path"], job["together"])
+    return torch.utils.data.DataLoader(
+        dataset,
+        batch_size=BATCH,
+        sampler=Windows(len(dataset), job["window"]),
+        num_workers=job["workers"],
+    )
+
+
+def measure_rate(job):
+    loader = make_loader(job)
+    samples = 0
+    start = time.perf_counter()
+    while True:
+        for row, _label in loader:
+            samples += len(row)
+            spent = time.perf_counter() - start
+            if spent >= job["seconds"] and samples % job["window"] == 0:
+                return samples / spent
+
+
+# ---- the run -------------------------------------------------------------------------------------
+def measure(arguments, who, **job):
+    """The figure, or None where the process died."""
+    job.update(who=who, seconds=arguments.seconds)
+    environment = dict(os.environ, PYTHONPATH=os.path.join(arguments.build, "python"))
+    result = subprocess.run(
+        [sys.executable, os.path.abspath(__file__), "--measure", json.dumps(job)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no word"])[-1]
+        print(f"    {who} {job.get('workers', '')}: died ({result.returncode}): {last}")
+        return None
+    return float(result.stdout)
+
+
+def photographs(random, count):
+    """Slopes with noise in the lower bits."""
+    import numpy
+
+    y, x = numpy.mgrid[0:64, 0:64]
+    slope = random.uniform(-2, 2, (2, count, 3, 1, 1))
+    values = 128 + slope[0] * x + slope[1] * y + random.integers(0, 8, (count, 3, 64, 64))
+    return numpy.clip(values, 0, 255).astype("u1")
+
+
+def features(random, count):
+    """Walks in steps of 1 / 16."""
+    return (random.integers(-4, 5, (count, 256)).cumsum(1) / 16).astype("f4")
+
+
+def write_file(path, job, count):
+    import h5py
+    import numpy
+
+    random = numpy.random.default_rng(0)
+    make = {"photographs": photographs, "features": features}[job]
+    packed = {"compression": "gzip", "compression_opts": 4}
+    one = make(random, 1)
+    chunk = JOBS[job][1]
+    with h5py.File(path, "w") as file:
+        file.create_dataset("label", data=numpy.arange(count), chunks=(1024,), **packed)
+        packed["shuffle"] = one.itemsize > 1
+        shape = (count, *one.shape[1:])
+        rows = file.create_dataset("row", shape, one.dtype, chunks=(chunk, *shape[1:]), **packed)
+        for start in range(0, count, 4096):
+            rows[start : start + 4096] = make(random, min(4096, count - start))
+        ratio = rows.id.get_storage_size() / (count * one.nbytes)
+    print(f"{job}: {count} samples, packed to {100 * ratio:.0f} %", flush=True)
+
+
+def compare(arguments, job, path, bars):
+    window = JOBS[job][2]
+    leat = [measure(arguments, "leat", path=path, window=window)]
+    best = {}
+    for together in (False, True):
+        rates = {}
+        for workers in range(5):
+            rates[workers] = measure(
+                arguments,
+                "torch",
+                path=path,
+                workers=workers,
+                together=together,
+                window=window,
+            )
+        leat.append(measure(arguments, "leat", path=path, window=window))
+        how = "sorted selections" if together else "row by row"
+        print(f"  h5py, {how}:", end=" ")
+        print(", ".join(f"{w} workers {r:,.0f}" for w, r in rates.items() if r), flush=True)
+        best.update({f"h5py {how}, {w} workers": r for w, r in rates.items() if r})
+    leat = [rate for rate in leat if rate]
+    if not leat or not best:
+        bars.add(job, "not measured", f"{LEAST}x", False)
+        return
+    print(f"  leat: {', '.join(f'{rate:,.0f}' for rate in leat)} samples/s", flush=True)
+    name = max(best, key=best.get)
+    ratio = statistics.median(leat) / best[name]
+    what = f"{job}, against {name}"
+    bars.add(what, f"{ratio:.1f}x", f"at least {LEAST}x", ratio >= LEAST)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--only", nargs="+", choices=JOBS, default=JOBS, metavar="JOB")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(measure_rate(json.loads(arguments.measure)))
+        return 0
+    bars = Bars()
+    with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
+        for job in arguments.only:
+            count, _, window = JOBS[job]
+            path = os.path.join(folder, job + ".h5")
+            write_file(path, job, max(window, int(count * arguments.scale)))
+            compare(arguments, job, path, bars)
+            os.unlink(path)
+    return 0 if bars.show() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
