@@ -21,8 +21,10 @@
  * (sys.getswitchinterval()). 25 ms were measured for one tensor, 33 to 37 for two. */
 #define LATE_MS 50.0
 /* Between the least and the most gain: their middle is then within 15 % of either. */
-#define RANGE_MOST   1.32
-#define FOREIGN_MUCH 0.1 /* of the machine: other programs are worth a word */
+#define RANGE_MOST 1.32
+/* Of the machine, used by other programs: from there on every turn that a hand-over takes between
+ * two processes may have to be waited for, and nothing is foretold. */
+#define FOREIGN_MOST 0.5
 
 /* What is known of the loader that feeds a rank. Ratios are NaN where nothing was sampled. */
 struct scene {

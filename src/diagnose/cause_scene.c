@@ -432,28 +432,35 @@ static struct range gains_of(const struct scene *s, const struct what_if *then)
     return gains;
 }
 
+/* Predicts nothing, and says why. */
+static void withhold(const struct scene *s, struct finding *f, const struct range *gains)
+{
+    char *action = f->action;
+    f->action = NULL; /* still ours */
+    if (s->foreign_cores >= FOREIGN_MOST * s->cores)
+        finding_advise(f,
+                       "%s The gain cannot be foretold: other programs keep %.1f of %.0f cores "
+                       "busy.",
+                       action ? action : "", s->foreign_cores, s->cores);
+    else if (isfinite(gains->high))
+        finding_advise(f,
+                       "%s The gain cannot be foretold: by what is known of this run it is "
+                       "anything between %+.0f and %+.0f %%.",
+                       action ? action : "", 100 * (gains->low - 1), 100 * (gains->high - 1));
+    else
+        finding_advise(f, "%s", action ? action : "");
+    mem_free(action);
+    finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
+}
+
 void predict_setting(const struct scene *s, struct finding *f, const struct what_if *then,
                      const char *setting_fmt, ...)
 {
     if (!f)
         return;
     struct range gains = gains_of(s, then);
-    if (!(gains.high <= RANGE_MOST * gains.low)) {
-        char *action = f->action;
-        f->action = NULL;
-        if (action && isfinite(gains.high))
-            finding_advise(
-                f,
-                "%s The gain cannot be foretold: anything between %+.0f and %+.0f %%, by "
-                "what is known of this run%s.",
-                action, 100 * (gains.low - 1), 100 * (gains.high - 1),
-                s->foreign_cores >= FOREIGN_MUCH * s->cores
-                    ? ", while other programs compute on the same cores"
-                    : "");
-        else
-            finding_advise(f, "%s", action ? action : "");
-        mem_free(action);
-        finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
+    if (!(gains.high <= RANGE_MOST * gains.low) || s->foreign_cores >= FOREIGN_MOST * s->cores) {
+        withhold(s, f, &gains);
         return;
     }
     va_list args;
