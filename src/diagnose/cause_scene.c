@@ -417,11 +417,14 @@ static struct range gains_of(const struct scene *s, const struct what_if *then)
     double late = then->make_cpu_ms / what_if_make_ms(then) * LATE_MS;
     for (int way = 0; way < 8; way++) {
         struct what_if now = present, new = *then;
+        if ((way & 1 && s->foreign_cores == 0) || (way & 2 && s->loader->num_workers != 0) ||
+            (way & 4 && s->stolen == 0))
+            continue; /* nothing to be in doubt about */
         if (way & 1) {
             now.foreign = new.foreign = 0;
             now.cores = new.cores = left > 1 ? left : 1;
         }
-        if (way & 2 && s->loader->num_workers == 0)
+        if (way & 2)
             new.busy_extra_ms = late;
         if (way & 4)
             give_back(&new, s->stolen);
