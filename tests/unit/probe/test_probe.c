@@ -164,7 +164,9 @@ static void the_driver_is_asked_once(void **state)
     fake_pinned = memory;
     for (int i = 0; i < 300; i++)
         cudaMemcpyAsync(device, memory, 1, H2D, NULL);
-    assert_true(gained(LEAT_CUDA_H2D_PINNED).n > 100); /* asked again after 255 uses */
+    assert_int_equal(gained(LEAT_CUDA_H2D_PAGEABLE).n, 1 + 255); /* then it is asked again */
+    assert_int_equal(gained(LEAT_CUDA_H2D_PINNED).n, 100 + 45);
+    assert_int_equal(fake_asked - asked, 3);
 }
 
 static void a_copy_without_direction_finds_its_own(void **state)
@@ -223,8 +225,12 @@ static void a_call_inside_a_call_is_counted_once(void **state)
     assert_int_equal(count_all(), 2);
 }
 
+static pthread_barrier_t all_are_there;
+
 static void *launch_many(void *count)
 {
+    cudaDeviceSynchronize(); /* takes a place; nobody gives one back before all have asked */
+    pthread_barrier_wait(&all_are_there);
     for (long i = 0; i < (long)(intptr_t)count; i++)
         cudaLaunchKernel(NULL, one, one, NULL, 0, NULL);
     return NULL;
@@ -233,15 +239,18 @@ static void *launch_many(void *count)
 /* Rounds of threads use the places of those before them; 100 at once share what is left. */
 static void threads_lose_nothing(void **state)
 {
-    enum { THREADS = 100, ROUNDS = 3, CALLS = 211 };
+    enum { THREADS = 100, ROUNDS = 3, CALLS = 20011 };
     pthread_t threads[THREADS];
+    assert_int_equal(pthread_barrier_init(&all_are_there, NULL, THREADS), 0);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < THREADS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, launch_many, (void *)CALLS), 0);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
     }
+    pthread_barrier_destroy(&all_are_there);
     assert_int_equal(gained(LEAT_CUDA_LAUNCH).n, THREADS * ROUNDS * CALLS);
+    assert_int_equal(gained(LEAT_CUDA_SYNC).n, THREADS * ROUNDS);
 }
 
 static void *pin_and_copy(void *unused)
