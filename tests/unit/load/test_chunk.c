@@ -136,8 +136,11 @@ static void use_chunk(struct shared *s, uint64_t number, int wait)
 {
     struct cached_chunk *chunk;
     int result = chunk_cache_take(s->cache, 0, number, ROOM, wait, &chunk);
-    if (result == CHUNK_BUSY)
+    if (result == CHUNK_BUSY) { /* never to one who would wait */
+        if (wait)
+            atomic_store(&s->wrong, 1);
         return;
+    }
     if (result == CHUNK_FILL) {
         if (atomic_fetch_add(&s->filling[number], 1))
             atomic_store(&s->at_once, 1);
