@@ -163,6 +163,36 @@ static void what_was_left_out_or_lost_is_said(void **state)
     findings_done(&run.findings);
 }
 
+static void what_a_step_asks_of_cuda_is_one_line(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    int64_t pid = run.rank.pid;
+    double steps = (double)run.rank.steps;
+    struct cuda_call calls[] = {
+        {.pid = pid,             .class = "sync",     .n = 3 * steps,       .ms = 1.5 * steps},
+        {.pid = pid,                      .class = "event_sync",                                .n = steps,          .ms = 0.5 * steps},
+        {.pid = pid,     .class = "launch",                        .n = 101 * steps,                          .ms = 0.5 * steps},
+        {.pid = pid,      .class = "h2d_pinned",.n = 2 * steps,.bytes = 2048 * steps},
+        {.pid = pid,.class = "d2h_pageable",                 .n = 0.25 * steps,                                     .bytes = 1024 * steps},
+        {.pid = pid,             .class = "event",              .n = 7 * steps},
+        {.pid = pid + 1,                      .class = "launch",                                .n = 1e6                       }, /* of a worker: not the training's */
+    };
+    run.facts.cuda_calls = calls;
+    run.facts.cuda_call_count = sizeof calls / sizeof *calls;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "- CUDA, a step: 101 launches, 0.50ms | 2 copies of pinned memory, 2 KiB | "
+                      "0.25 copies of pageable memory, 1 KiB | 4 waits, 2.00ms");
+    assert_null(strstr(text, "allocations"));
+    assert_true(widest(text) < 80);
+    mem_free(text);
+    run.facts.cuda_call_count = 0;
+    text = report_of(&run.facts, &run.findings);
+    assert_null(strstr(text, "CUDA"));
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 static void a_healthy_run_and_an_empty_one(void **state)
 {
     struct facts facts = hand_nothing();
@@ -234,6 +264,7 @@ int main(void)
         cmocka_unit_test(the_file_says_the_same),
         cmocka_unit_test(how_it_ended),
         cmocka_unit_test(what_was_left_out_or_lost_is_said),
+        cmocka_unit_test(what_a_step_asks_of_cuda_is_one_line),
         cmocka_unit_test(a_healthy_run_and_an_empty_one),
         cmocka_unit_test(long_and_hostile_text_stays_in_its_lines),
         cmocka_unit_test(numbers_for_people),
