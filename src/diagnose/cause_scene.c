@@ -370,19 +370,50 @@ static void say_prediction(const struct scene *s, struct finding *f, double step
         finding_predict(f, setting, step_ms);
 }
 
+struct range {
+    double low, high;
+};
+
+static int others_rule(const struct scene *s)
+{
+    return s->foreign_cores >= FOREIGN_MOST * s->cores;
+}
+
+/* Predicts nothing, and says why: others, or else the range. */
+static void withhold(const struct scene *s, struct finding *f, const struct range *gains)
+{
+    char *action = f->action;
+    f->action = NULL; /* still ours */
+    if (others_rule(s))
+        finding_advise(f,
+                       "%s The gain cannot be foretold: other programs keep %.1f of %.0f cores "
+                       "busy.",
+                       action ? action : "", s->foreign_cores, s->cores);
+    else if (gains && isfinite(gains->high))
+        finding_advise(f,
+                       "%s The gain cannot be foretold: by what is known of this run it is "
+                       "anything between %+.0f and %+.0f %%.",
+                       action ? action : "", 100 * (gains->low - 1), 100 * (gains->high - 1));
+    else
+        finding_advise(f, "%s", action ? action : "");
+    mem_free(action);
+    finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
+}
+
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
 {
     va_list args;
     if (!f)
         return;
+    /* A change of the code is told as an upper bound, whoever else is at work. */
+    if (strchr(setting_fmt, '=') && others_rule(s)) {
+        withhold(s, f, NULL);
+        return;
+    }
     va_start(args, setting_fmt);
     say_prediction(s, f, step_ms, setting_fmt, args);
     va_end(args);
 }
-
-struct range {
-    double low, high;
-};
 
 static void widen(struct range *r, double value)
 {
@@ -435,34 +466,13 @@ static struct range gains_of(const struct scene *s, const struct what_if *then)
     return gains;
 }
 
-/* Predicts nothing, and says why. */
-static void withhold(const struct scene *s, struct finding *f, const struct range *gains)
-{
-    char *action = f->action;
-    f->action = NULL; /* still ours */
-    if (s->foreign_cores >= FOREIGN_MOST * s->cores)
-        finding_advise(f,
-                       "%s The gain cannot be foretold: other programs keep %.1f of %.0f cores "
-                       "busy.",
-                       action ? action : "", s->foreign_cores, s->cores);
-    else if (isfinite(gains->high))
-        finding_advise(f,
-                       "%s The gain cannot be foretold: by what is known of this run it is "
-                       "anything between %+.0f and %+.0f %%.",
-                       action ? action : "", 100 * (gains->low - 1), 100 * (gains->high - 1));
-    else
-        finding_advise(f, "%s", action ? action : "");
-    mem_free(action);
-    finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
-}
-
 void predict_setting(const struct scene *s, struct finding *f, const struct what_if *then,
                      const char *setting_fmt, ...)
 {
     if (!f)
         return;
     struct range gains = gains_of(s, then);
-    if (!(gains.high <= RANGE_MOST * gains.low) || s->foreign_cores >= FOREIGN_MOST * s->cores) {
+    if (others_rule(s) || !(gains.high <= RANGE_MOST * gains.low)) {
         withhold(s, f, &gains);
         return;
     }
