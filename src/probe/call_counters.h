@@ -76,9 +76,9 @@ static inline void call_add(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
-static inline void call_leave(enum leat_cuda_class class, uint64_t start, uint64_t bytes)
+static inline void call_leave(enum leat_cuda_class class, uint64_t start, uint64_t end,
+                              uint64_t bytes)
 {
-    uint64_t end = call_ticks();
     struct call_counter *c = &call_thread.slot->of[class];
     uint64_t ticks = end > start ? end - start : 0; /* a thread may move to another socket */
     if (call_thread.shared) {

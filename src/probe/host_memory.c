@@ -1,8 +1,8 @@
 /* host_memory.c: see host_memory.h.
  *
- * The table of pinned ranges is sorted by start. Readers take no lock: they read `version`, search,
- * and read it again; a writer makes it odd while it moves entries. All fields are atomic, so that
- * what a reader sees in between is at worst wrong, and then thrown away.
+ * The table of pinned ranges is sorted by start. Readers take no lock unless it never rests: they
+ * read `version`, search, and read it again; a writer makes it odd while it moves entries. All
+ * fields are atomic, so that what a reader sees in between is at worst wrong, and then thrown away.
  *
  * The cache of answers has one word an entry, so that it is never half written:
  *
@@ -19,7 +19,7 @@ enum {
     RANGES = 1024, /* PyTorch's allocator of pinned memory keeps some dozens */
     ANSWERS = 1024,
     USES = 255,
-    TRIES = 64, /* a reader gives up on a table that does not come to rest */
+    TRIES = 64, /* then a reader waits for the writer, who may have lost the CPU in the middle */
     PAGE_SHIFT = 12,
     GENERATION_MASK = 511,
     CUDA_INVALID_VALUE = 1,   /* what the driver says of memory that it does not know */
@@ -54,18 +54,25 @@ static uint32_t below(uintptr_t address)
     return low;
 }
 
+static int is_inside(uintptr_t address)
+{
+    uint32_t at = below(address);
+    return at > 0 && address < atomic_load_explicit(&ranges[at - 1].end, memory_order_relaxed);
+}
+
 static int is_noted(uintptr_t address)
 {
     for (int i = 0; i < TRIES; i++) {
         uint64_t before = atomic_load_explicit(&version, memory_order_acquire);
-        uint32_t at = below(address);
-        int inside =
-            at > 0 && address < atomic_load_explicit(&ranges[at - 1].end, memory_order_relaxed);
+        int inside = is_inside(address);
         atomic_thread_fence(memory_order_acquire);
         if (!(before & 1) && atomic_load_explicit(&version, memory_order_relaxed) == before)
             return inside;
     }
-    return 0;
+    pthread_mutex_lock(&lock);
+    int inside = is_inside(address);
+    pthread_mutex_unlock(&lock);
+    return inside;
 }
 
 static void begin_change(void)

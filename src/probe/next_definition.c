@@ -3,21 +3,15 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdbool.h>
 
-enum {
-    OBJECTS = 16
-}; /* calling libraries outside the global scope; later ones are looked up anew */
+enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
 
-struct object {
-    uintptr_t low, high; /* set before object_count counts it */
-    _Atomic(void *) next[PROBE_CALLS];
-};
+__thread struct next_object *next_last;
 
-_Atomic(void *) next_for_all[PROBE_CALLS];
-
-static struct object objects[OBJECTS];
-static _Atomic uint32_t objects_taken, objects_ready; /* ready: bit for each */
+static struct next_object objects[OBJECTS];
+static _Atomic uint32_t objects_taken;
+static _Atomic uint64_t objects_ready; /* bit for each */
+static struct next_object anybody;     /* callers that have no object of their own */
 
 static const char *const names[PROBE_CALLS] = {
 #define X(name, parameters, arguments, class, bytes, after) #name,
@@ -25,15 +19,7 @@ static const char *const names[PROBE_CALLS] = {
 #undef X
 };
 
-static struct object *known_object(const void *caller)
-{
-    uint32_t ready = atomic_load_explicit(&objects_ready, memory_order_acquire);
-    for (uint32_t i = 0; i < OBJECTS && ready >> i; i++)
-        if (ready >> i & 1 && (uintptr_t)caller >= objects[i].low &&
-            (uintptr_t)caller < objects[i].high)
-            return &objects[i];
-    return NULL;
-}
+/* ---- objects ------------------------------------------------------------------------------ */
 
 struct range {
     uintptr_t address, low, high;
@@ -58,52 +44,64 @@ static int find_range(struct dl_phdr_info *info, size_t bytes, void *context)
     return 1;
 }
 
-static struct object *add_object(const void *caller)
+static struct next_object *known_object(const void *caller)
+{
+    uint64_t ready = atomic_load_explicit(&objects_ready, memory_order_acquire);
+    for (uint32_t i = 0; i < OBJECTS && ready >> i; i++)
+        if (ready >> i & 1 && (uintptr_t)caller - objects[i].low < objects[i].bytes)
+            return &objects[i];
+    return NULL;
+}
+
+/* Code that a program makes at run time lies in no object. */
+static struct next_object *add_object(const void *caller)
 {
     struct range range = {.address = (uintptr_t)caller};
-    if (dl_iterate_phdr(find_range, &range) != 1)
-        return NULL;
     uint32_t index = atomic_load(&objects_taken);
+    if (index >= OBJECTS || dl_iterate_phdr(find_range, &range) != 1)
+        return &anybody;
     do {
         if (index >= OBJECTS)
-            return NULL;
+            return &anybody;
     } while (!atomic_compare_exchange_weak(&objects_taken, &index, index + 1));
     objects[index].low = range.low;
-    objects[index].high = range.high;
-    atomic_fetch_or_explicit(&objects_ready, 1u << index, memory_order_release);
+    objects[index].bytes = range.high - range.low;
+    atomic_fetch_or_explicit(&objects_ready, (uint64_t)1 << index, memory_order_release);
     return &objects[index];
 }
 
-static bool is_ours(void *definition)
+/* ---- definitions -------------------------------------------------------------------------- */
+
+static int lie_together(const void *one, const void *other)
 {
     Dl_info here, there;
-    return dladdr((void *)names, &here) && dladdr(definition, &there) &&
-           here.dli_fbase == there.dli_fbase;
+    return dladdr(one, &here) && dladdr(other, &there) && here.dli_fbase == there.dli_fbase;
 }
 
-/* The definition in a library that is loaded already, or in what it was linked with. The handle is
- * kept: what was found must not go away while it is remembered. */
+/* The definition in a library that is loaded already, or in what it was linked with; ours is none.
+ * The handle is kept: what was found must not go away while it is remembered. */
 static void *in_library(const char *path, const char *name)
 {
     void *handle = path && *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     void *found = handle ? dlsym(handle, name) : NULL;
-    if (found && is_ours(found))
+    if (found && lie_together(found, names))
         found = NULL;
     if (handle && !found)
         dlclose(handle);
     return found;
 }
 
-/* Of a caller outside the global scope. Last, any CUDA that the process has loaded: a caller that
- * was not linked with it got it by whoever loaded both. */
-static void *for_caller(const char *name, const void *caller)
+static void *find_anew(const char *name, const void *caller)
 {
     static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12",
                                             "libcudart.so.11.0", "libcuda.so.1"};
     Dl_info info;
-    void *found = NULL;
-    if (dladdr(caller, &info))
-        found = in_library(info.dli_fname, name);
+    void *own = dladdr(caller, &info) ? in_library(info.dli_fname, name) : NULL;
+    if (own && !lie_together(own, caller))
+        return own;
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found)
+        found = own;
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries && !found; i++)
         found = in_library(libraries[i], name);
     return found;
@@ -111,20 +109,18 @@ static void *for_caller(const char *name, const void *caller)
 
 void *next_definition_find(enum probe_call call, const void *caller)
 {
-    struct object *object = known_object(caller);
-    void *found = object ? atomic_load(&object->next[call]) : NULL;
+    struct next_object *object = known_object(caller);
+    if (!object)
+        object = add_object(caller);
+    if (object != &anybody)
+        next_last = object;
+    void *found = atomic_load(&object->next[call]);
     if (found)
         return found;
-    found = dlsym(RTLD_NEXT, names[call]);
-    if (found) {
-        atomic_store(&next_for_all[call], found);
-        return found;
-    }
-    found = for_caller(names[call], caller);
-    if (found && !object)
-        object = add_object(caller);
-    if (found && object)
+    found = find_anew(names[call], caller);
+    if (found)
         atomic_store(&object->next[call], found);
-    dlerror(); /* what was not found is nobody else's error */
+    else
+        dlerror(); /* what was not found is nobody else's error */
     return found;
 }

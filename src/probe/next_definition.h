@@ -1,11 +1,17 @@
 /* next_definition.h: where a call goes on: the definition that the caller would have reached
  * without the probe.
  *
- * Of a library that is in the global scope (PyTorch puts libcudart there) everybody sees the same
- * definition, the next one after ours, and it is found once. A library that was loaded for one
- * caller only (RTLD_LOCAL, as Python loads its extensions) is not in that scope: for such callers
- * the definition is looked for among what the caller itself was linked with, and kept for each
- * calling object, so that two versions of CUDA in one process stay apart.
+ * That depends on the caller. One process may hold two versions of CUDA, each of them used by other
+ * libraries; and a library that was loaded for one caller only (RTLD_LOCAL, as Python loads its
+ * extensions) is in no scope that everybody sees. So what comes next is found for each calling
+ * object (executable or library) and call, once:
+ *
+ *     the object was linked with a library that has it       that one
+ *     else, the next in the global scope has it              that one (PyTorch puts libcudart
+ * there) else, the object has it itself (CUDA linked in)        its own else, any CUDA that is
+ * loaded
+ *
+ * The third is not the first, because the loader too prefers the global scope to an object's own.
  *
  * There is no lock: two threads that look at the same time find the same. Looking takes the lock of
  * the dynamic loader, as binding the call itself would have.
@@ -17,15 +23,26 @@
 
 #include <stdatomic.h>
 
-extern _Atomic(void *) next_for_all[PROBE_CALLS];
+struct next_object {
+    uintptr_t low, bytes; /* where it lies; set before anybody sees the object */
+    _Atomic(void *) next[PROBE_CALLS];
+};
+
+/* The object that this thread was called by last: mostly the next caller too. */
+extern __thread struct next_object *next_last __attribute__((tls_model("initial-exec")));
 
 void *next_definition_find(enum probe_call call, const void *caller);
 
 /* NULL when there is none. */
 static inline void *next_definition(enum probe_call call, const void *caller)
 {
-    void *next = atomic_load_explicit(&next_for_all[call], memory_order_relaxed);
-    return next ? next : next_definition_find(call, caller);
+    struct next_object *object = next_last;
+    if (object && (uintptr_t)caller - object->low < object->bytes) {
+        void *next = atomic_load_explicit(&object->next[call], memory_order_relaxed);
+        if (next)
+            return next;
+    }
+    return next_definition_find(call, caller);
 }
 
 #endif

@@ -51,7 +51,8 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
     }
 }
 
-/* `bytes` and `after` use the parameters, so they are evaluated where those are in scope. */
+/* `bytes` and `after` use the parameters, so they are evaluated where those are in scope; and
+ * before the call is left, so that a signal handler never meets a table that is being changed. */
 #define X(name, parameters, arguments, class, bytes, after)                                        \
     int name parameters __attribute__((visibility("default")));                                    \
     int name parameters                                                                            \
@@ -65,9 +66,10 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
         enum leat_cuda_class counted_as = (class);                                                 \
         uint64_t start = call_ticks();                                                             \
         int result = next arguments;                                                               \
-        call_leave(counted_as, start, result == 0 ? (uint64_t)(bytes) : 0);                        \
+        uint64_t end = call_ticks();                                                               \
         if (result == 0)                                                                           \
             after;                                                                                 \
+        call_leave(counted_as, start, end, result == 0 ? (uint64_t)(bytes) : 0);                   \
         return result;                                                                             \
     }
 PROBE_CUDA_CALLS(X)

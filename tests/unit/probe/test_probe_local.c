@@ -44,11 +44,33 @@ static void a_plugin_reaches_its_own_cuda(void **state)
     assert_null(dlerror());
 }
 
+/* The first version is in the global scope now, as PyTorch's is; the second one's user must still
+ * get its own, and whoever has none the global one. */
+static void two_versions_stay_apart(void **state)
+{
+    void *global = dlopen(getenv("LEAT_TEST_GLOBAL"), RTLD_NOW | RTLD_GLOBAL);
+    void *other = dlopen(getenv("LEAT_TEST_OTHER"), RTLD_NOW | RTLD_LOCAL);
+    if (!global || !other)
+        fail_msg("%s", dlerror());
+    int (*launch)(void) = (int (*)(void))dlsym(other, "fake_plugin_launch");
+    const _Atomic long *first = dlsym(global, "fake_calls"), *second = dlsym(other, "other_calls");
+    long first_before = *first;
+    uint64_t before = count(LEAT_CUDA_LAUNCH);
+    for (int i = 0; i < 23; i++)
+        assert_int_equal(launch(), 0);
+    assert_int_equal(*second, 23);
+    assert_int_equal(*first, first_before);
+    assert_int_equal(count(LEAT_CUDA_LAUNCH) - before, 23);
+    assert_int_equal(cudaDeviceSynchronize(), 0); /* this program has none of its own */
+    assert_int_equal(*first, first_before + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_cuda_there_is_no_device),
         cmocka_unit_test(a_plugin_reaches_its_own_cuda),
+        cmocka_unit_test(two_versions_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
