@@ -40,7 +40,7 @@ bench: build ## every benchmark
 bench-overhead: build ## what leat adds to a step, beside untraced and a peer
 	@tools/bench.sh overhead
 
-bench-loader: build ## leat.DataLoader beside torch's: rates, first batch, memory
+bench-loader: build ## leat.DataLoader beside torch, format by format: rates, first batch, memory
 	@tools/bench.sh loader
 
 bench-loader-cost: build ## what `leat run` takes from a loader's throughput, beside untraced
