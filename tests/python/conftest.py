@@ -1,12 +1,17 @@
 """Real training scripts, run as `leat run` would run them, against a receiver in the test."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
 from receiver import Receiver
+
+# Started in the background by a shell, Ctrl-C is ignored, here and in all that is started from here;
+# the tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -16,7 +17,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("LEAT_BUILD", ROOT / "build")).resolve()
 LEAT = BUILD / "leat"
 PLUGIN = BUILD / "tests" / "unit" / "probe" / "libfake_plugin.so"
-PROBE = BUILD / "python" / "leat" / "libleat-probe.so"
+# LD_PRELOAD takes no path with a blank in it, and leat may have been built in one: so a copy is used.
+COPY = tempfile.TemporaryDirectory(prefix="leat-probe-")
+PACKAGE = pathlib.Path(os.path.realpath(COPY.name), "leat")
+PROBE = PACKAGE / "libleat-probe.so"
 STEPS = 23
 
 LAUNCH = f"""
@@ -48,6 +52,14 @@ launch(11)
 """
 
 
+def copy_of_the_package(folder):
+    shutil.copytree(BUILD / "python" / "leat", folder, ignore=shutil.ignore_patterns("*.p"))
+    return folder
+
+
+copy_of_the_package(PACKAGE)
+
+
 def leat_run(folder, *words, options=(), **env):
     clean = {
         k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "LEAT_PROBE", "PYTHONPATH")
@@ -55,7 +67,7 @@ def leat_run(folder, *words, options=(), **env):
     return subprocess.run(
         [LEAT, "run", "--run-name", "probe", *options, "--", *words],
         cwd=folder,
-        env=clean | env,
+        env=clean | {"LEAT_PYTHON_DIR": str(PACKAGE)} | env,
         capture_output=True,
         text=True,
     )
@@ -129,7 +141,7 @@ def test_it_can_be_left_out(tmp_path, options, env):
 
 
 def test_the_users_own_libraries_stay_in_front(tmp_path):
-    own = BUILD / "tests" / "unit" / "probe" / "libcuda.so.1"
+    own = shutil.copy(BUILD / "tests" / "unit" / "probe" / "libcuda.so.1", tmp_path)
     done = leat_run(tmp_path, sys.executable, "-c", SHOW, LEAT_PROBE="1", LD_PRELOAD=str(own))
     assert done.stdout == f"{own}:{PROBE}\n"
     assert "ld.so" not in done.stderr
@@ -148,11 +160,6 @@ def test_a_child_without_it_is_told(tmp_path):
     why = database(tmp_path).execute("SELECT why FROM lost WHERE what = 'probes'").fetchall()
     assert [row for row in why if "another LD_PRELOAD" in row[0]], why
     assert database(tmp_path).execute("SELECT count(*) FROM cuda_calls").fetchone() == (0,)
-
-
-def copy_of_the_package(folder):
-    shutil.copytree(BUILD / "python" / "leat", folder, ignore=shutil.ignore_patterns("*.p"))
-    return folder
 
 
 def test_a_path_that_cannot_be_preloaded(tmp_path):
