@@ -9,7 +9,7 @@
 # (default: 560) is shown as far as it came.
 
 set -u
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=$(realpath "${1:-build}") limit=${2:-560}
 out=$(mktemp -d)
 core=0

@@ -7,7 +7,7 @@
 # build/leat and build/python are used as they were brought along.
 
 set -u
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 rounds=${1:-3} busy_rounds=${2:-1}
 parts=$(($(nproc) / 2 - 1)) # two cores are left to everything else
 out=$(mktemp -d)

@@ -114,7 +114,10 @@ def test_ctrl_c():
     assert run.stdout.readline() == "on\n"
     time.sleep(0.3)
     run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=60)
+    try:
+        out, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
     assert out == "out\n" and run.returncode == 0, err
 
 
