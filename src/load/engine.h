@@ -41,6 +41,7 @@ struct engine_thread {
     pthread_t id;
     struct leat_loader *loader;
     int number;
+    pid_t tid; /* under the lock; 0: it has not begun yet */
 };
 
 struct leat_loader {

@@ -2,9 +2,11 @@
 #include "load/pace.h"
 
 #include "base/clock.h"
+#include "base/proc_text.h"
 #include "load/engine.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 /* Shares of the window's time. Below a hundredth nobody gains by more threads. The two bounds on
  * waits and on busy threads lie apart, so that one more and one less do not call for each other. */
@@ -174,16 +176,31 @@ int pace_decide(struct pace *p, const struct pace_sample *s)
 /* ---- the engine's windows ----------------------------------------------------------------------
  */
 
-/* CPU time of all threads; a thread that is gone counts as before. */
-static uint64_t threads_cpu_ns(const struct leat_loader *l)
+/* What a thread has had of a core, and what it was ready for: "cpu_ns delay_ns slices". A thread
+ * that queues for a core behind other programs does not wait for storage, and more of them would
+ * only take cores from those. Without that file, its CPU time alone. */
+static uint64_t wanted_ns(const struct engine_thread *thread)
+{
+    char path[64], text[128];
+    clockid_t clock;
+    struct timespec t;
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)thread->tid);
+    if (thread->tid && proc_text_read_at("/", path, text, sizeof text) > 0) {
+        const char *at = text;
+        int64_t cpu = proc_text_number(&at), sum = proc_text_sum(cpu, proc_text_number(&at));
+        if (cpu > 0 && sum > 0)
+            return (uint64_t)sum;
+    }
+    if (pthread_getcpuclockid(thread->id, &clock) < 0 || clock_gettime(clock, &t) < 0)
+        return 0;
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t threads_wanted_ns(const struct leat_loader *l)
 {
     uint64_t sum = 0;
-    for (int i = 0; i < l->started; i++) {
-        clockid_t clock;
-        struct timespec t;
-        if (pthread_getcpuclockid(l->threads[i].id, &clock) == 0 && clock_gettime(clock, &t) == 0)
-            sum += (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
-    }
+    for (int i = 0; i < l->started; i++)
+        sum += wanted_ns(&l->threads[i]);
     return sum;
 }
 
@@ -199,7 +216,7 @@ static struct pace_sample counters(const struct leat_loader *l)
                                 .batches = l->stats.batches,
                                 .wait_ns = l->stats.wait_ns,
                                 .busy_ns = busy_ns(l),
-                                .cpu_ns = threads_cpu_ns(l)};
+                                .cpu_ns = threads_wanted_ns(l)};
 }
 
 /* Counters may fall: the threads of a forked child start at none. */

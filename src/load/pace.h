@@ -12,8 +12,8 @@
  *     else                                        nothing: the windows get longer
  *
  * Threads that compute may use all cores but one, which is the consumer's; threads that wait for
- * storage or a network use none, so there may be more of them than cores. What a thread uses is
- * measured (its CPU clock), and cores are those of affinity and cgroup.
+ * storage or a network use none, so there may be more of them than cores. What a thread uses, or
+ * queues for, is measured (schedstat), and cores are those of affinity and cgroup.
  *
  * The decision is a function of the windows alone (pace_decide), without clock and lock, so it is
  * tested with invented ones. A settled loader counts down one number a batch, and looks again every
@@ -50,7 +50,7 @@ struct pace_sample {
     uint64_t elapsed_ns, batches;
     uint64_t wait_ns; /* of the consumer, its help included */
     uint64_t busy_ns; /* of the threads, without the consumer's help */
-    uint64_t cpu_ns;  /* of the threads */
+    uint64_t cpu_ns;  /* of the threads, on a core or ready for one */
 };
 
 enum pace_want { PACE_WANT_NOTHING, PACE_WANT_MORE, PACE_WANT_LESS, PACE_WANT_AHEAD };

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Decoders of the formats to come need some stack; the default of 8 MiB would only be counted
  * against limits on address space. */
@@ -128,6 +129,7 @@ static void *work(void *argument)
     struct slot *slot;
     int64_t piece;
     pthread_mutex_lock(&l->lock);
+    thread->tid = gettid();
     while (!l->ending) {
         if (thread->number < l->active && work_claim(l, NULL, &slot, &piece)) {
             work_make(l, slot, piece);

@@ -7,8 +7,12 @@
 #include "load/pace.h"
 #include "load/source.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MS 1000000ull
 
@@ -198,11 +202,23 @@ static void empty_windows_and_no_autotune_change_nothing(void **state)
 /* ---- a loader -------------------------------------------------------------------------------- */
 
 static _Atomic uint64_t sample_sleep_ns; /* a test changes it while threads read */
+static _Atomic uint64_t sample_cpu_ns;   /* the same, of computing */
 
 static void sleep_ns(uint64_t ns)
 {
     struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
     nanosleep(&t, NULL);
+}
+
+static void compute_ns(uint64_t ns)
+{
+    struct timespec t;
+    uint64_t from = 0, now;
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+        from = from ? from : now;
+    } while (now - from < ns);
 }
 
 static int read_sleeping(struct leat_source *source, const struct source_request *request,
@@ -211,6 +227,8 @@ static int read_sleeping(struct leat_source *source, const struct source_request
     uint64_t each_ns = sample_sleep_ns;
     if (each_ns)
         sleep_ns(each_ns * request->count);
+    if (sample_cpu_ns)
+        compute_ns(sample_cpu_ns * request->count);
     for (size_t i = 0; i < request->count; i++)
         memcpy(request->places[0] + i * sizeof(int64_t), &request->indices[i], sizeof(int64_t));
     return 0;
@@ -275,6 +293,43 @@ static void a_loader_gets_the_threads_it_needs(void **state)
     }
     assert_int_equal(stats.threads, 1);
     assert_string_equal(stats.pace, "one less: threads were idle most of the time");
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
+/* One core, and three other programs on it: the thread has a quarter of it and is ready all the
+ * time. It waits for nothing, so more of them would only take the core from the others. */
+static void threads_that_queue_for_a_core_stay_few(void **state)
+{
+    cpu_set_t before, one;
+    pid_t others[3];
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    for (int i = 0; i < 3; i++)
+        if ((others[i] = fork()) == 0)
+            for (;;) {
+            }
+    struct leat_source *source = sleeping_source(8080);
+    struct leat_loader_options options = {.batch_size = 8, .threads = 1, .autotune = 1};
+    struct leat_loader_stats stats;
+    struct leat_loader *l;
+    options.no_help = 1;
+    sample_cpu_ns = MS / 10;
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+    take(l, 500, 0);
+    leat_loader_stats(l, &stats);
+    for (int i = 0; i < 3; i++) {
+        kill(others[i], SIGKILL);
+        waitpid(others[i], NULL, 0);
+    }
+    sched_setaffinity(0, sizeof before, &before);
+    sample_cpu_ns = 0;
+    assert_int_equal(stats.threads, 1);
     leat_loader_close(l);
     leat_source_unref(source);
 }
@@ -344,6 +399,7 @@ int main(void)
         cmocka_unit_test(one_window_decides_nothing),
         cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
         cmocka_unit_test(a_loader_gets_the_threads_it_needs),
+        cmocka_unit_test(threads_that_queue_for_a_core_stay_few),
         cmocka_unit_test(threads_that_were_named_stay),
         cmocka_unit_test(the_defaults_heed_the_cgroup),
     };
