@@ -9,12 +9,8 @@ import operator
 import os
 import re
 
-import numpy
-from torch.utils.data import Dataset
-from torch.utils.dlpack import from_dlpack
-
 from leat import _core
-from leat._lowered import NAMES, Lowered
+from leat._data_values import Value, Values
 
 # What a value is by the last part of its extension, as src/load/source/tar.c has it too; any other
 # is bytes. Texts are bytes to the engine.
@@ -25,17 +21,10 @@ KINDS = {
     **dict.fromkeys(("cls", "cls2", "id", "index", "inx"), "int"),
     **dict.fromkeys(("txt", "text", "transcript"), "str"),
 }
-CODECS = {
-    "bytes": _core.CODEC_BYTES,
-    "str": _core.CODEC_BYTES,
-    "int": _core.CODEC_DECIMAL,
-    "npy": _core.CODEC_NPY,
-    "torch": _core.CODEC_TORCH,
-}
 MISSING = ("error", "skip")
 
 
-class Tar(Dataset):
+class Tar(Values):
     """Tar shards in the layout of WebDataset, with a length and indices.
 
     Tar("shards/train-{000..012}.tar")   braces as a shell expands them; or a list of shards
@@ -78,119 +67,38 @@ class Tar(Dataset):
             missing == "skip",
             0 if threads is None else operator.index(threads),
         )
-        self._open()
+        self._reopen()
 
     def _open(self):
-        asked = () if self.fields is None else tuple(_codec(*item) for item in self.fields.items())
+        fields = {} if self.fields is None else self.fields
+        values = [_value(*item) for item in fields.items()]
+        asked = tuple((name.lstrip("."), value.codec) for name, value in zip(fields, values))
         shards = tuple(os.fsencode(shard) for shard in self.shards)
-        self._source = source = _core.source_tar(shards, asked, *self._given)
-        self._names = [field[0] for field in source.fields]
-        if self.fields is None:
-            self._kinds = [_kind_of(name) for name in self._names]
-        else:
-            self._kinds = [kind if isinstance(kind, str) else "" for kind in self.fields.values()]
-            self._kinds.insert(0, "str")
-        self._kinds[0] = "key"
-        as_bytes = [f for f, kind in enumerate(self._kinds) if kind in ("bytes", "str", "key")]
-        differ = [f for f, codec in enumerate(asked, 1) if codec[4]]
-        self._as_bytes = as_bytes
-        self._variable = sorted({*as_bytes, *differ})
-
-    def __len__(self):
-        return self._source.count
-
-    def __getitem__(self, index):
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range: there are {len(self)} samples")
-        return self.__getitems__([index % len(self)])[0]
-
-    def __getitems__(self, indices):
-        if not len(indices):
-            return []
-        columns = []
-        for f, leaf in enumerate(self._source.read(indices)):
-            kind = self._kinds[f]
-            if f in self._as_bytes:
-                columns.append(_texts(leaf, kind))
-            elif f in self._variable:
-                columns.append([from_dlpack(capsule) for capsule in leaf])
-            elif kind == "int":
-                columns.append(from_dlpack(leaf).tolist())
-            else:
-                columns.append(from_dlpack(leaf).unbind())
-        return [dict(zip(self._names, sample)) for sample in zip(*columns)]
-
-    def build_batch(self, leaves):
-        return {
-            name: _texts(leaf, kind) if f in self._as_bytes else leaf
-            for f, (name, kind, leaf) in enumerate(zip(self._names, self._kinds, leaves))
-        }
-
-    def lowered(self):
-        for name, dtype, *_ in self._source.fields:
-            if dtype not in NAMES:
-                return f"the values of .{name} have the type {dtype}"
-        source = self._source
-        return Lowered(
-            ("tar", id(source)),
-            lambda: source,
-            self.build_batch,
-            f"{len(self.shards)} tar shards, mapped: {self._described()}, {len(self)} samples",
-            self._variable,
-            self._as_bytes,
-        )
-
-    def _described(self):
-        texts = []
-        for f, (name, dtype, _, _, shape) in enumerate(self._source.fields[1:], 1):
-            kind = self._kinds[f]
-            if f not in self._as_bytes:
-                some = ["*"] if f in self._variable else []
-                kind = f"{dtype}[{'x'.join([*some, *map(str, shape)])}]"
-            texts.append(f"{name} {kind}")
-        return ", ".join(texts[:4]) + (f" and {len(texts) - 4} more" if len(texts) > 4 else "")
-
-    def __getstate__(self):  # shards are opened anew, not sent
-        return {key: self.__dict__[key] for key in ("shards", "fields", "_given")}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._open()
+        source = _core.source_tar(shards, asked, *self._given)
+        self.kind = tuple(field[0] for field in source.fields)
+        self.values = [_Key(), *(values or [Value(_kind_of(name)) for name in self.kind[1:]])]
+        return source
 
 
-def _texts(values, kind):
+class _Key(Value):
     """Names may hold bytes that are no UTF-8, as file names do; texts may not."""
-    if kind == "str":
-        return [value.decode() for value in values]
-    if kind == "key":
-        return [value.decode(errors="surrogateescape") for value in values]
-    return values
+
+    def __init__(self):
+        super().__init__("str")
+
+    def decoded(self, value):
+        return value.decode(errors="surrogateescape")
 
 
 def _kind_of(name):
     return KINDS.get(name.rpartition(".")[2], "bytes")
 
 
-def _codec(extension, kind):
-    """(extension, codec, dtype, shape, differs in length), as _core.source_tar wants it."""
-    name = extension.lstrip(".")
-    if isinstance(kind, str):
-        if kind not in CODECS:
-            raise ValueError(f"{extension}: {', '.join(CODECS)} are known, not {kind!r}")
-        return name, CODECS[kind], 0, (), kind in ("bytes", "str")
-    if not isinstance(kind, (tuple, list)) or len(kind) != 2:
-        raise TypeError(f"{extension}: a name such as 'npy', or a type and a shape; got {kind!r}")
-    kind, shape = kind
-    if kind in ("npy", "torch") and shape is None:
-        return name, CODECS[kind], 0, (), True
-    dtype = str(kind).replace("torch.", "") if "torch" in str(kind) else numpy.dtype(kind).name
-    if dtype not in NAMES:
-        raise ValueError(f"{extension}: {', '.join(NAMES)} are known types, not {kind!r}")
-    shape = tuple(shape)
-    differs = bool(shape) and shape[0] is None
-    shape = tuple(operator.index(size) for size in shape[differs:])
-    return name, _core.CODEC_ARRAY, getattr(_core, "DTYPE_" + dtype), shape, differs
+def _value(extension, spec):
+    try:
+        return Value(tuple(spec) if isinstance(spec, list) else spec)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{extension}: {error}") from None
 
 
 # ---- Braces, as bash expands them.

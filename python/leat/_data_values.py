@@ -15,6 +15,7 @@ run, a sample at a time.
 
 import operator
 
+import numpy
 import torch
 from torch.utils import dlpack
 from torch.utils.data import Dataset
@@ -42,6 +43,13 @@ def _shape_of(shape):
     return sizes, variable
 
 
+def _name_of(kind):
+    """Of a type of torch, numpy or Python too: "float32"."""
+    if isinstance(kind, str):
+        return kind
+    return str(kind)[6:] if isinstance(kind, torch.dtype) else numpy.dtype(kind).name
+
+
 class Value:
     """How a field is asked for, and how Python is given it.
 
@@ -53,7 +61,7 @@ class Value:
     def __init__(self, spec):
         self.spec = spec
         kind, shape = spec if isinstance(spec, tuple) and len(spec) == 2 else (spec, ())
-        name = str(kind).replace("torch.", "")
+        name = _name_of(kind)
         if name in ("pickle", "pkl", "pyd"):
             raise ValueError(
                 "a pickle is a program that only Python can run: keep torch's DataLoader for it, or "
@@ -82,14 +90,17 @@ class Value:
         if self.name == "bytes":
             return field
         if self.name == "str":
-            return [value.decode() for value in field]
+            return [self.decoded(value) for value in field]
         return [_tensor(value) for value in field]
 
     def batch(self, leaf):
         """What a batch has of the field: lists hold what samples are."""
         if self.name == "str" and isinstance(leaf, list):
-            return [value.decode() for value in leaf]
+            return [self.decoded(value) for value in leaf]
         return leaf
+
+    def decoded(self, value):
+        return value.decode()
 
 
 def _tensor(value):

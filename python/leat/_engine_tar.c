@@ -23,29 +23,13 @@ static const char **texts_of(PyObject *tuple)
     return texts;
 }
 
-/* (extension, kind, dtype, shape, variable) */
+/* (extension, codec) */
 static int parse_field(PyObject *tuple, struct leat_tar_field *field)
 {
-    int kind, dtype;
-    PyObject *shape;
-    struct leat_codec *codec = &field->codec;
-    if (!PyArg_ParseTuple(tuple, "siiO!p", &field->extension, &kind, &dtype, &PyTuple_Type, &shape,
-                          &codec->variable))
+    PyObject *codec;
+    if (!PyArg_ParseTuple(tuple, "sO", &field->extension, &codec))
         return -1;
-    Py_ssize_t dims = PyTuple_Size(shape);
-    if (dims > LEAT_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "%zd dimensions are more than %d", dims, LEAT_MAX_DIMS);
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < dims; i++) {
-        codec->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-        if (codec->shape[i] == -1 && PyErr_Occurred())
-            return -1;
-    }
-    codec->kind = (enum leat_codec_kind)kind;
-    codec->dtype = (enum leat_dtype)dtype;
-    codec->dims = (uint32_t)dims;
-    return 0;
+    return engine_codec_of(codec, &field->codec);
 }
 
 /* Whether a signal has raised an exception. The caller of leat_source_tar() let go of the GIL. */
@@ -105,25 +89,12 @@ static PyObject *source_tar(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"source_tar", source_tar, METH_VARARGS,
-     "source_tar((shard, ...), ((extension, codec, dtype, shape, variable), ...), cache or None, "
-     "cache bytes, endpoint or None, timeout, skip missing, threads) -> Source."},
-    {NULL,         NULL,       0,            NULL                               },
+     "source_tar((shard, ...), ((extension, codec), ...), cache or None, cache bytes, endpoint or "
+     "None, timeout, skip missing, threads) -> Source."},
+    {NULL,         NULL,       0,            NULL      },
 };
 
 int engine_tar_add(PyObject *module)
 {
-    static const struct {
-        const char *name;
-        int kind;
-    } codecs[] = {
-        {"CODEC_BYTES",   LEAT_CODEC_BYTES  },
-        {"CODEC_ARRAY",   LEAT_CODEC_ARRAY  },
-        {"CODEC_NPY",     LEAT_CODEC_NPY    },
-        {"CODEC_TORCH",   LEAT_CODEC_TORCH  },
-        {"CODEC_DECIMAL", LEAT_CODEC_DECIMAL},
-    };
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        if (PyModule_AddIntConstant(module, codecs[i].name, codecs[i].kind) < 0)
-            return -1;
     return PyModule_AddFunctions(module, functions);
 }

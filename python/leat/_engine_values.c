@@ -1,4 +1,5 @@
-/* _engine_values.c: sources whose values go through codecs, as Python objects: LMDB, files. */
+/* _engine_values.c: codecs as Python names them, and sources whose values go through them: LMDB,
+ * files. */
 #include "_engine.h"
 
 #include <stdlib.h>
@@ -151,5 +152,18 @@ static PyMethodDef values_functions[] = {
 
 int engine_values_add(PyObject *module)
 {
+    static const struct {
+        const char *name;
+        int kind;
+    } codecs[] = {
+        {"CODEC_BYTES",   LEAT_CODEC_BYTES  },
+        {"CODEC_ARRAY",   LEAT_CODEC_ARRAY  },
+        {"CODEC_NPY",     LEAT_CODEC_NPY    },
+        {"CODEC_TORCH",   LEAT_CODEC_TORCH  },
+        {"CODEC_DECIMAL", LEAT_CODEC_DECIMAL},
+    };
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        if (PyModule_AddIntConstant(module, codecs[i].name, codecs[i].kind) < 0)
+            return -1;
     return PyModule_AddFunctions(module, values_functions);
 }
