@@ -177,6 +177,22 @@ MEASURES = {
 
 
 # ---- the jobs ------------------------------------------------------------------------------------
+def ask(program, build, job):
+    """What a process of its own, `program --measure JOB`, prints as JSON; None where it died."""
+    result = subprocess.run(
+        [sys.executable, program, "--measure", json.dumps(job)],
+        env=dict(os.environ, PYTHONPATH=os.path.join(build, "python")),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        last = (result.stderr.strip().splitlines() or ["no word"])[-1]
+        print(f"    {job['who']} {job.get('workers', '')}: died ({result.returncode}): {last}")
+        return None
+    return json.loads(result.stdout)
+
+
 class Run:
     program = os.path.abspath(__file__)  # that measures when it is called with --measure
 
@@ -187,19 +203,7 @@ class Run:
     def measure(self, what, who, **job):
         """The figure, or None where the process died."""
         job.update(what=what, who=who, seconds=self.seconds)
-        environment = dict(os.environ, PYTHONPATH=os.path.join(self.build, "python"))
-        result = subprocess.run(
-            [sys.executable, self.program, "--measure", json.dumps(job)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if result.returncode:
-            last = (result.stderr.strip().splitlines() or ["no word"])[-1]
-            print(f"    {who} {job.get('workers', '')}: died ({result.returncode}): {last}")
-            return None
-        return float(result.stdout)
+        return ask(self.program, self.build, job)
 
     def scaled(self, count):
         return max(1, int(count * self.scale))

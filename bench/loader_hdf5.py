@@ -24,11 +24,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
+from loader import ask
 from overhead import ROOT, Bars
 
 BATCH, CACHE_BYTES = 256, 64 << 20
@@ -133,19 +133,7 @@ def measure_rate(job):
 def measure(arguments, who, **job):
     """The figure, or None where the process died."""
     job.update(who=who, seconds=arguments.seconds)
-    environment = dict(os.environ, PYTHONPATH=os.path.join(arguments.build, "python"))
-    result = subprocess.run(
-        [sys.executable, os.path.abspath(__file__), "--measure", json.dumps(job)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no word"])[-1]
-        print(f"    {who} {job.get('workers', '')}: died ({result.returncode}): {last}")
-        return None
-    return float(result.stdout)
+    return ask(os.path.abspath(__file__), arguments.build, job)
 
 
 def photographs(random, count):

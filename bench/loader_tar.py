@@ -20,12 +20,12 @@ import io
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 
+from loader import ask
 from overhead import ROOT, Bars
 
 SAMPLES, SHARDS, BATCH, WORKERS, BAR = 100_000, 20, 256, range(5), 15
@@ -97,32 +97,19 @@ def add(tar, name, data):
     tar.addfile(member, io.BytesIO(data))
 
 
-def ask(build, **job):
-    """What the process measured, or None where it died."""
-    result = subprocess.run(
-        [sys.executable, os.path.abspath(__file__), "--measure", json.dumps(job)],
-        env=dict(os.environ, PYTHONPATH=os.path.join(build, "python")),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no word"])[-1]
-        print(f"    {job['who']} {job.get('workers', '')}: died ({result.returncode}): {last}")
-        return None
-    return json.loads(result.stdout)
-
-
 def compare(arguments, shards, samples, bars):
-    job = {"shards": shards, "samples": samples}
-    leat, theirs = [ask(arguments.build, who="leat", **job)], {}
+    def measured(**job):
+        job.update(shards=shards, samples=samples)
+        return ask(os.path.abspath(__file__), arguments.build, job)
+
+    leat, theirs = [measured(who="leat")], {}
     for _round in range(arguments.rounds):
         for workers in WORKERS:
-            got = ask(arguments.build, who="webdataset", workers=workers, **job)
+            got = measured(who="webdataset", workers=workers)
             if got:
                 theirs.setdefault(workers, []).append(got["rate"])
             if workers in (2, 4):
-                leat.append(ask(arguments.build, who="leat", **job))
+                leat.append(measured(who="leat"))
     leat = [got for got in leat if got]
     if not leat or not theirs:
         bars.add("tar shards", "not measured", f"{BAR}x", False)
