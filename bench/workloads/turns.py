@@ -6,12 +6,17 @@ what the bench is after.
 """
 
 import json
+import os
 import socket
 import time
 
 
-def take_turns(path, run_block):
-    """Calls run_block(), which returns the ns each step took, whenever the bench says so."""
+def take_turns(path, run_block, one_core=False):
+    """Calls run_block(), which returns the ns each step took, whenever the bench says so. `one_core`: both
+    sides run on the same core, as they never run at once and no two cores are alike while other
+    programs use them."""
+    if one_core:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with socket.socket(socket.AF_UNIX) as bench:
         bench.connect(path)
         while bench.recv(1) == b"g":

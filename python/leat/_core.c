@@ -17,6 +17,7 @@
 static __thread struct here here;
 
 static PyObject *on_first; /* owned; called before a thread's first span of training */
+static PyObject *tick;     /* owned; called at the end of a span when something is due */
 static uint64_t due_ns = UINT64_MAX;
 
 struct here *core_here(void)
@@ -129,49 +130,53 @@ int core_speak_first(void)
     return result ? 0 : -1;
 }
 
-static PyObject *core_begin(PyObject *self, PyObject *value)
+int core_begin(enum leat_record_kind kind)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
-    long kind = kind_of(value);
-    if (kind < 0)
-        return NULL;
     if (kind == LEAT_REC_OPTIMIZER)
         here.steps++;
     if (here.inside & 1u << kind)
-        Py_RETURN_FALSE;
+        return 0;
     if (!here.spoken && 1u << kind & training && core_speak_first() < 0)
-        return NULL;
+        PyErr_Clear();
     here.inside |= 1u << kind;
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(1);
     if (kind == LEAT_REC_FETCH)
         here.loader = LOADER_UNKNOWN;
     here.t0_ns[kind] = leat_now_ns();
-    Py_RETURN_TRUE;
+    return 1;
 }
 
-int core_due(uint64_t now_ns)
-{
-    return now_ns >= due_ns || !leat_recording();
-}
-
-static PyObject *finish(long kind, uint64_t flags, uint64_t id, uint64_t arg, uint64_t t1)
+void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg, uint64_t t1)
 {
     if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
-        Py_RETURN_FALSE;
+        return;
     here.inside &= ~(1u << kind);
     if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
-        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg,
-                    here.t0_ns[kind], t1);
+        leat_record(kind, flags, id, arg, here.t0_ns[kind], t1);
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(-1);
-    if (core_due(t1))
-        Py_RETURN_TRUE;
-    Py_RETURN_FALSE;
 }
 
-static PyObject *core_end(PyObject *self, PyObject *args)
+void core_tick(uint64_t now_ns)
+{
+    if (!tick || (now_ns < due_ns && leat_recording()))
+        return;
+    PyObject *result = PyObject_CallFunctionObjArgs(tick, NULL);
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(result);
+}
+
+static PyObject *begin(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    return kind < 0 ? NULL : PyBool_FromLong(core_begin((enum leat_record_kind)kind));
+}
+
+static PyObject *end(PyObject *self, PyObject *args)
 {
     uint64_t t1 = leat_now_ns();
     PyObject *last = PyTuple_GetItem(args, 3); /* NULL with an exception when there are fewer */
@@ -183,24 +188,9 @@ static PyObject *core_end(PyObject *self, PyObject *args)
     uint64_t arg = core_unpack(last);
     if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
         return NULL;
-    return finish(kind, flags, id, arg, t1);
-}
-
-/* The ends that every step has, without a tuple. */
-static PyObject *core_end_well(PyObject *self, PyObject *value)
-{
-    uint64_t t1 = leat_now_ns();
-    long kind = kind_of(value);
-    return kind < 0 ? NULL : finish(kind, 0, 0, 0, t1);
-}
-
-static PyObject *core_end_step(PyObject *self, PyObject *optimizer)
-{
-    uint64_t t1 = leat_now_ns();
-    uint64_t id = core_unpack(optimizer);
-    if (id >> 63 && PyErr_Occurred())
-        return NULL;
-    return finish(LEAT_REC_OPTIMIZER, 0, id, 0, t1);
+    core_end((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t1);
+    core_tick(t1);
+    Py_RETURN_NONE;
 }
 
 static PyObject *core_inside(PyObject *self, PyObject *value)
@@ -240,15 +230,19 @@ static PyObject *core_forget(PyObject *self, PyObject *unused)
     Py_XDECREF(here.serves);
     here = (struct here){.loader = LOADER_UNKNOWN};
     making_forget();
+    train_forget();
     Py_RETURN_NONE;
 }
 
 static PyObject *core_on_first(PyObject *self, PyObject *callable)
 {
-    PyObject *old = on_first;
-    Py_INCREF(callable);
-    on_first = callable;
-    Py_XDECREF(old);
+    core_keep(&on_first, callable);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_on_tick(PyObject *self, PyObject *callable)
+{
+    core_keep(&tick, callable);
     Py_RETURN_NONE;
 }
 
@@ -354,17 +348,16 @@ static PyMethodDef core_methods[] = {
     {"recording", core_recording, METH_NOARGS,  "recording() -> bool."                                    },
     {"now_ns",    core_now_ns,    METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
     {"record",    core_record,    METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
-    {"begin",     core_begin,     METH_O,       "begin(kind) -> False if inside such a span already."     },
-    {"end",       core_end,       METH_VARARGS, "end(kind, flags, id, arg) -> True if due or not heard."  },
-    {"end_well",  core_end_well,  METH_O,       "end_well(kind): end(kind, 0, 0, 0)."                     },
-    {"end_step",  core_end_step,  METH_O,       "end_step(optimizer): end(OPTIMIZER, 0, optimizer, 0)."   },
+    {"begin",     begin,          METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",       end,            METH_VARARGS, "end(kind, flags, id, arg)."                              },
     {"inside",    core_inside,    METH_O,       "inside(kind) -> whether this thread is in such a span."  },
     {"steps",     core_steps,     METH_O,       "steps(count): how many optimizer steps are really open." },
     {"drop",      core_drop,      METH_O,       "drop(kind): the span is over, and was nothing."          },
     {"waits",     core_waits,     METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
     {"forget",    core_forget,    METH_NOARGS,  "forget(): after a fork, in the child."                   },
     {"on_first",  core_on_first,  METH_O,       "on_first(callable): before a thread's first span."       },
-    {"due",       core_set_due,   METH_O,       "due(time_ns): when end() is to return True."             },
+    {"on_tick",   core_on_tick,   METH_O,       "on_tick(callable): what due() is for."                   },
+    {"due",       core_set_due,   METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
     {"nest",      core_nest,      METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
     {"name",      core_name,      METH_VARARGS, "name(text) -> id."                                       },
     {"loader",    core_loader,    METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
@@ -421,7 +414,7 @@ PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&core_module);
     if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
-                   handover_add(module) < 0 || next_add(module) < 0 || sampler_add(module) < 0 ||
+                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 || sampler_add(module) < 0 ||
                    engine_add(module) < 0)) {
         Py_DECREF(module);
         module = NULL;

@@ -4,6 +4,7 @@
  *     _making.c     a batch in the making: samples, fetch, collate, idle (with _timed.c)
  *     _handover.c   a batch on its way: pickle, unpickle, pin, ready
  *     _next.c       a batch asked for: next()
+ *     _train.c      backward, and an optimizer's step
  *     _sampler.c    the lines at which a batch in the making is found, by a thread of its own
  *     _stack.c      the stack of the thread that makes it, read from memory
  *     _lines.c      from stacks to lines of the user
@@ -52,7 +53,11 @@ static inline void core_keep(PyObject **place, PyObject *value)
 struct here *core_here(void);
 int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
 uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */
-int core_due(uint64_t now_ns);         /* whether the hooks are to be called for something else */
+/* A span of this thread begins: 1, or 0 when it is inside such a one already. */
+int core_begin(enum leat_record_kind kind);
+/* It ends. Whatever exception there is stays. */
+void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg, uint64_t t1);
+void core_tick(uint64_t now_ns); /* calls the hooks when something else is due */
 
 /* What torch was found to do otherwise than expected: the hooks are told, once. What the exception
  * is, it stays. */
@@ -69,11 +74,13 @@ void core_missing(enum core_signal signal);
 int making_add(PyObject *module);
 int handover_add(PyObject *module);
 int next_add(PyObject *module);
+int train_add(PyObject *module);
 int sampler_add(PyObject *module);
 int engine_add(PyObject *module);
 
 int making_met_fetcher(void); /* whether a fetcher of this worker has been given its stand-ins */
 void making_forget(void);     /* after a fork, in the child */
+void train_forget(void);      /* the same */
 /* A batch of the fetcher that this is the Fetch of is about to be asked for; 0: it is no Fetch. */
 int making_wake(PyObject *object);
 /* Sets the mark of _core.h. The first thread that comes has it until it is done. */

@@ -67,7 +67,7 @@ def _measure_cost():
             least = min(least, _state.now() - t0)
         return least // 20
 
-    cost = best(_hooks_train.make_backward(bare, _core.NONE)) - best(bare)
+    cost = best(_core.Backward(bare, _core.NONE)) - best(bare)
     return max(cost, 1)
 
 
@@ -78,13 +78,14 @@ def install(torch):
         if _tick is not None or not _state.open_recorder():
             return
         _tick = _Tick()
+        _core.on_tick(_tick)
         _state.fact("python", sys.version.split()[0])
         _state.fact("torch", getattr(torch, "__version__", "?"))
     except Exception:
         return
     for part, arguments in (
-        (_hooks_data.install, (torch, _tick)),
-        (_hooks_train.install, (torch, _tick)),
+        (_hooks_data.install, (torch,)),
+        (_hooks_train.install, (torch,)),
         (_hooks_dist.install, (torch,)),
         (_hooks_cuda.install, (torch, _tick)),
     ):
@@ -110,7 +111,7 @@ def dynamo_imported(module):
     """A module of Dynamo that is watched for has come."""
     try:
         if _tick is not None:
-            _hooks_compile.IMPORTED[module.__name__](module, _tick)
+            _hooks_compile.IMPORTED[module.__name__](module)
     except Exception:
         _patch.missing("torch.compile")
 

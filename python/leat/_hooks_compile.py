@@ -23,7 +23,7 @@ begin = _core.begin
 end = _core.end
 
 
-def hide_from_dynamo(eval_frame, tick):
+def hide_from_dynamo(eval_frame):
     skip_code = getattr(eval_frame, "skip_code", None)
     if skip_code is None:  # before torch 2.7 or so
         skip_code = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "skip_code", None)
@@ -36,7 +36,7 @@ def hide_from_dynamo(eval_frame, tick):
         _patch.missing("torch.compile")
 
 
-def install_spans(callback, tick):
+def install_spans(callback):
     """Compilations, told by torch._dynamo.callback: start and end of the outermost one. The
     handler's lists are emptied by torch._dynamo.reset(), its methods are not."""
     handler = getattr(callback, "CompilationCallbackHandler", None)
@@ -75,7 +75,7 @@ def _make_call_method(original):
     return call_method
 
 
-def _as_step(graph, number, tick):
+def _as_step(graph, number):
     def step(*args, **kwargs):
         if not begin(OPTIMIZER):  # inside a step that is seen already
             return graph(*args, **kwargs)
@@ -85,34 +85,29 @@ def _as_step(graph, number, tick):
             flags = 0
             return result
         finally:
-            if end(OPTIMIZER, flags, number, 0):
-                tick()
+            end(OPTIMIZER, flags, number, 0)
 
     return step
 
 
-def _make_install_global(tick):
-    def make(original):
-        def install_global_unsafe(self, name, value):
-            number = vars(self).get("_leat")
-            if number is not None and name.startswith("__compiled_fn"):
-                value = _as_step(value, number, tick)
-            return original(self, name, value)
+def _make_install_global(original):
+    def install_global_unsafe(self, name, value):
+        number = vars(self).get("_leat")
+        if number is not None and name.startswith("__compiled_fn"):
+            value = _as_step(value, number)
+        return original(self, name, value)
 
-        return install_global_unsafe
-
-    return make
+    return install_global_unsafe
 
 
-def install_trace(variables, tick):
+def install_trace(variables):
     owner = getattr(variables, "OptimizerVariable", None)
     _patch.patch(owner, "call_method", _make_call_method, "compiled optimizer")
 
 
-def install_graphs(output_graph, tick):
+def install_graphs(output_graph):
     owner = getattr(output_graph, "OutputGraph", None)
-    make = _make_install_global(tick)
-    _patch.patch(owner, "install_global_unsafe", make, "compiled optimizer")
+    _patch.patch(owner, "install_global_unsafe", _make_install_global, "compiled optimizer")
 
 
 # What is done when a module of Dynamo has been imported.

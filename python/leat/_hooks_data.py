@@ -17,7 +17,6 @@ from leat import _core, _hooks_worker, _patch, _state
 begin = _core.begin
 end = _core.end
 inside = _core.inside
-fetch_next = _core.fetch_next
 Mark = _core.Mark
 FETCH = _core.FETCH
 ITER = _core.ITER
@@ -263,20 +262,18 @@ def _make_iter(compiling):
     return make
 
 
-def _make_next(compiling, torch, tick):
+def _make_next(owner, torch):
+    """Straight from C: Dynamo never traces this far into a loader, so nothing need vanish."""
+
     def make(original):
         enabled, ended = torch.is_grad_enabled, _running.discard
-        _core.on_next(original, enabled, samples, _mark_of, ended, tick, torch.Tensor)
-
-        def __next__(self):
-            return original(self) if compiling() else fetch_next(self)
-
-        return __next__
+        _core.on_next(original, enabled, samples, _mark_of, ended, torch.Tensor)
+        return _core.next_of(owner)
 
     return make
 
 
-def install(torch, tick):
+def install(torch):
     from torch.utils.data import dataloader
 
     compiling = _state.dynamo_test(torch)
@@ -284,7 +281,7 @@ def install(torch, tick):
     _patch.patch(loader, "__init__", _make_init, "DataLoader.__init__")
     _patch.patch(loader, "__iter__", _make_iter(compiling), "DataLoader.__iter__")
     base = getattr(dataloader, "_BaseDataLoaderIter", None)
-    make = _make_next(compiling, torch, tick)
-    if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__"):
+    make = _make_next(base, torch)
+    if _patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__", wraps=False):
         _state.signals(_core.SIGNAL_FETCH)
     _hooks_worker.install(samples)

@@ -13,45 +13,25 @@ import sys
 import threading
 
 from leat import _core, _patch, _state
-from leat._state import here, now, record, said
+from leat._state import here, now, record
 
 ERROR = _core.FLAG_ERROR
-BACKWARD = _core.BACKWARD
 OPTIMIZER = _core.OPTIMIZER
 begin = _core.begin
 end = _core.end
+begin_step = _core.begin_step
 end_step = _core.end_step
-end_well = _core.end_well
 
 optimizers = _state.Serials()
-
-
-def make_backward(original, kind=BACKWARD):
-    def backward(*args, **kwargs):
-        if not begin(kind):
-            return original(*args, **kwargs)
-        said.backwards += 1
-        try:
-            result = original(*args, **kwargs)
-        except BaseException:
-            said.backwards -= 1
-            end(kind, ERROR, 0, 0)
-            raise
-        said.backwards -= 1
-        end_well(kind)
-        return result
-
-    return backward
 
 
 def _nested():
     """For a step while a backward is open in the process: whether it is part of it. The recorder
     knows of steps in the thread of the backward itself; on a GPU autograd runs in threads of its
     own, and those are not Python's."""
-    if _core.inside(BACKWARD):
-        return 0
-    foreign = isinstance(threading.current_thread(), threading._DummyThread)
-    return _core.FLAG_NESTED if foreign else 0
+    if _core.inside(_core.BACKWARD):
+        return False
+    return isinstance(threading.current_thread(), threading._DummyThread)
 
 
 def _number(optimizer):
@@ -111,30 +91,28 @@ def _with_closure(optimizer, args, kwargs):
     return None
 
 
-def make_step_hooks(compiling, tick):
+def _begin_rare(optimizer, args, kwargs):
+    """A step with arguments, or inside another: what begin_step() leaves to Python."""
+    changed = _with_closure(optimizer, args, kwargs)
+    if not begin(OPTIMIZER):
+        _correct_steps(sys._getframe(2))  # above begin_step()'s caller
+    return changed
+
+
+def make_step_hooks(compiling):
+    _core.on_step(_begin_rare, _number, _nested)
+
     def before(optimizer, args, kwargs):
-        if compiling():
-            return None
-        changed = _with_closure(optimizer, args, kwargs) if kwargs or len(args) > 1 else None
-        if not begin(OPTIMIZER):
-            _correct_steps(sys._getframe(1))
-        return changed
+        return None if compiling() else begin_step(optimizer, args, kwargs)
 
     def after(optimizer, args, kwargs):
-        if compiling():
-            return
-        try:
-            number = optimizer._leat  # the common case of _number(), without a call
-        except AttributeError:
-            number = _number(optimizer)
-        nested = _nested() if said.backwards else 0
-        if end(OPTIMIZER, nested, number, 0) if nested else end_step(number):
-            tick()
+        if not compiling():
+            end_step(optimizer)
 
     return before, after
 
 
-def make_scaler_step(compiling, tick):
+def make_scaler_step(compiling):
     def make(original):
         def step(self, optimizer, *args, **kwargs):
             if compiling():
@@ -151,8 +129,7 @@ def make_scaler_step(compiling, tick):
             finally:
                 _core.steps(here.scalers)  # those inside have ended, or failed
                 here.scalers -= 1
-                if end(OPTIMIZER, flags, _number(optimizer), 0):
-                    tick()
+                end(OPTIMIZER, flags, _number(optimizer), 0)
 
         return step
 
@@ -206,15 +183,15 @@ def install_savers(module, torch):
             _patch.patch(module, name, make, f"{module.__name__}.{name}")
 
 
-def install(torch, tick):
+def install(torch):
     compiling = _state.dynamo_test(torch)
-    if _patch.patch(torch.autograd, "backward", make_backward, "autograd.backward"):
+    if _patch.patch(torch.autograd, "backward", _core.Backward, "autograd.backward"):
         _state.signals(_core.SIGNAL_BACKWARD)
 
     try:
         from torch.optim import optimizer
 
-        before, after = make_step_hooks(compiling, tick)
+        before, after = make_step_hooks(compiling)
         _patch.on_remove(optimizer.register_optimizer_step_pre_hook(before).remove)
         _patch.on_remove(optimizer.register_optimizer_step_post_hook(after).remove)
         _state.signals(_core.SIGNAL_OPTIMIZER)
@@ -224,7 +201,7 @@ def install(torch, tick):
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
     if scaler is None:  # before torch 2.3
         scaler = getattr(torch.cuda.amp, "GradScaler", None)
-    make = make_scaler_step(compiling, tick)
+    make = make_scaler_step(compiling)
     _patch.patch(scaler, "step", make, "GradScaler.step")
 
     make = make_named("checkpoint", compiling)

@@ -8,7 +8,7 @@
 #include "_core_python.h"
 
 /* Set once by the hooks; all owned. */
-static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end, *tick;
+static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end;
 static PyObject *tensor_type;
 static PyObject *no_arguments, *str_leat, *mark_type;
 
@@ -165,11 +165,10 @@ static void next_came(const struct mark *mark, unsigned flags, int64_t ready, Py
     leat_record(LEAT_REC_FETCH, flags, loader, arg, t0, t1);
     if (ready >= 0)
         leat_part(loader, LEAT_PART_READY, (uint64_t)ready, 0);
-    if (core_due(t1))
-        call_quietly(tick, no_arguments);
+    core_tick(t1);
 }
 
-static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
+static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
 {
     const uint32_t bit = 1u << LEAT_REC_FETCH;
     struct here *here = core_here();
@@ -199,25 +198,33 @@ static PyObject *core_fetch_next(PyObject *self, PyObject *iterator)
 
 static PyObject *core_on_next(PyObject *self, PyObject *args)
 {
-    PyObject *given[7];
-    if (!PyArg_ParseTuple(args, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
-                          &given[5], &given[6]))
+    PyObject *given[6];
+    if (!PyArg_ParseTuple(args, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4],
+                          &given[5]))
         return NULL;
     core_keep(&next_original, given[0]);
     core_keep(&grad_enabled, given[1]);
     core_keep(&count_samples, given[2]);
     core_keep(&mark_of, given[3]);
     core_keep(&on_end, given[4]);
-    core_keep(&tick, given[5]);
-    core_keep(&tensor_type, given[6]);
+    core_keep(&tensor_type, given[5]);
     Py_RETURN_NONE;
 }
 
+static PyMethodDef next_method = {"__next__", fetch_next, METH_NOARGS, "The next batch, recorded."};
+
+static PyObject *core_next_of(PyObject *self, PyObject *type)
+{
+    if (!PyType_Check(type))
+        return PyErr_Format(PyExc_TypeError, "next_of() takes a type");
+    return PyDescr_NewMethod((PyTypeObject *)type, &next_method);
+}
+
 static PyMethodDef next_methods[] = {
-    {"fetch_next", core_fetch_next, METH_O,       "fetch_next(iterator): its next(), recorded." },
-    {"on_next",    core_on_next,    METH_VARARGS,
-     "on_next(next, grad_enabled, count_samples, mark_of, on_end, tick, Tensor): what it needs."},
-    {NULL,         NULL,            0,            NULL                                          },
+    {"next_of", core_next_of, METH_O,       "next_of(type): a __next__ for it, recorded."  },
+    {"on_next", core_on_next, METH_VARARGS,
+     "on_next(next, grad_enabled, count_samples, mark_of, on_end, Tensor): what it needs."},
+    {NULL,      NULL,         0,            NULL                                          },
 };
 
 int next_add(PyObject *module)

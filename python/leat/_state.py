@@ -42,7 +42,6 @@ class _Said:
         self.cost_ns = 0
         self.rank = None
         self.iterations = 0
-        self.backwards = 0  # open now, in all threads
         self.in_this_process = False
 
 
@@ -164,7 +163,6 @@ def _forked():
     here.__dict__.clear()
     _core.forget()
     said.in_this_process = False
-    said.backwards = 0
     role = _core.ROLE_OTHER
 
 

@@ -1,0 +1,176 @@
+/* _train.c: backward, and the two ends of an optimizer's step, which run in every step of a training.
+ *
+ * What is said of next() in _next.c holds here: what these cost is the memory they touch, and a
+ * function of Python touches ten times as much as one of C. The rare cases are left to
+ * _hooks_train.py.
+ */
+#include "_core_python.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+static int backwards; /* open now, in all threads */
+
+/* Set once by the hooks; all owned. */
+static PyObject *begin_rare, *number_of, *is_nested;
+static PyObject *str_leat, *backward_type;
+
+/* Stands in for torch.autograd.backward. Its `dict` is for what functools.wraps() says of it. */
+struct backward {
+    PyObject_HEAD PyObject *original, *dict; /* owned */
+    enum leat_record_kind kind;
+};
+
+static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *original;
+    int kind = LEAT_REC_BACKWARD;
+    if (!PyArg_ParseTuple(args, "O|i", &original, &kind))
+        return NULL;
+    if (kind < 0 || kind >= LEAT_REC_KINDS)
+        return PyErr_Format(PyExc_ValueError, "there is no kind %d", kind);
+    struct backward *b = (struct backward *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!b)
+        return NULL;
+    b->kind = (enum leat_record_kind)kind;
+    core_keep(&b->original, original);
+    return (PyObject *)b;
+}
+
+static int backward_traverse(struct backward *b, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(b));
+    Py_VISIT(b->original);
+    Py_VISIT(b->dict);
+    return 0;
+}
+
+static int backward_clear(struct backward *b)
+{
+    Py_CLEAR(b->original);
+    Py_CLEAR(b->dict);
+    return 0;
+}
+
+static void backward_dealloc(struct backward *b)
+{
+    PyTypeObject *type = Py_TYPE(b);
+    PyObject_GC_UnTrack(b);
+    backward_clear(b);
+    PyObject_GC_Del(b);
+    Py_DECREF(type);
+}
+
+static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
+{
+    if (core_begin(b->kind) <= 0)
+        return PyObject_Call(b->original, args, kwargs);
+    backwards++;
+    PyObject *result = PyObject_Call(b->original, args, kwargs);
+    uint64_t t1 = leat_now_ns();
+    backwards--;
+    core_end(b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
+    return result;
+}
+
+static PyMemberDef backward_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY, NULL},
+    {NULL,             0,          0,                               0,        NULL},
+};
+
+static PyType_Slot backward_slots[] = {
+    {Py_tp_new,      backward_new                           },
+    {Py_tp_dealloc,  backward_dealloc                       },
+    {Py_tp_traverse, backward_traverse                      },
+    {Py_tp_clear,    backward_clear                         },
+    {Py_tp_call,     backward_call                          },
+    {Py_tp_members,  backward_members                       },
+    {Py_tp_doc,      "Backward(original[, kind]), recorded."},
+    {0,              NULL                                   },
+};
+
+static PyType_Spec backward_spec = {
+    .name = "leat._core.Backward",
+    .basicsize = sizeof(struct backward),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = backward_slots,
+};
+
+/* One argument, no closure, no step open: the step of nearly every training. */
+static PyObject *train_begin_step(PyObject *self, PyObject *given)
+{
+    PyObject *kwargs = PyTuple_GetItem(given, 2); /* NULL with an exception when there are fewer */
+    if (!kwargs)
+        return NULL;
+    if (PyDict_Size(kwargs) || PyTuple_Size(PyTuple_GetItem(given, 1)) != 1 ||
+        core_here()->inside & 1u << LEAT_REC_OPTIMIZER)
+        return PyObject_Call(begin_rare, given, NULL);
+    core_begin(LEAT_REC_OPTIMIZER);
+    Py_RETURN_NONE;
+}
+
+/* The optimizer's number is kept in it: its memory is warm. */
+static uint64_t read_number(PyObject *optimizer)
+{
+    PyObject *number = PyObject_GetAttr(optimizer, str_leat);
+    if (!number) {
+        PyErr_Clear();
+        number = PyObject_CallFunctionObjArgs(number_of, optimizer, NULL);
+    }
+    uint64_t value = number ? core_unpack(number) : 0;
+    Py_XDECREF(number);
+    return value;
+}
+
+static unsigned ask_nested(void)
+{
+    PyObject *nested = PyObject_CallFunctionObjArgs(is_nested, NULL);
+    Py_XDECREF(nested);
+    return nested == Py_True ? LEAT_REC_NESTED : 0;
+}
+
+static PyObject *train_end_step(PyObject *self, PyObject *optimizer)
+{
+    uint64_t t1 = leat_now_ns();
+    unsigned flags = backwards ? ask_nested() : 0;
+    uint64_t number = read_number(optimizer);
+    PyErr_Clear();
+    core_end(LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
+    core_tick(t1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *train_on_step(PyObject *self, PyObject *args)
+{
+    PyObject *given[3];
+    if (!PyArg_ParseTuple(args, "OOO", &given[0], &given[1], &given[2]))
+        return NULL;
+    core_keep(&begin_rare, given[0]);
+    core_keep(&number_of, given[1]);
+    core_keep(&is_nested, given[2]);
+    Py_RETURN_NONE;
+}
+
+void train_forget(void)
+{
+    backwards = 0;
+}
+
+static PyMethodDef train_methods[] = {
+    {"begin_step", train_begin_step, METH_VARARGS, "begin_step(optimizer, args, kwargs) of a hook."},
+    {"end_step",   train_end_step,   METH_O,       "end_step(optimizer)."                          },
+    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."    },
+    {NULL,         NULL,             0,            NULL                                            },
+};
+
+int train_add(PyObject *module)
+{
+    str_leat = PyUnicode_InternFromString("_leat");
+    backward_type = PyType_FromSpec(&backward_spec);
+    if (!str_leat || !backward_type)
+        return -1;
+    Py_INCREF(backward_type);
+    if (PyModule_AddObject(module, "Backward", backward_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, train_methods);
+}
