@@ -73,6 +73,19 @@ static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwa
     return result;
 }
 
+static PyObject *backward_dict(struct backward *b, void *unused)
+{
+    if (!b->dict && !(b->dict = PyDict_New()))
+        return NULL;
+    Py_INCREF(b->dict);
+    return b->dict;
+}
+
+static PyGetSetDef backward_getset[] = {
+    {"__dict__", (getter)backward_dict, NULL, NULL, NULL},
+    {NULL,       NULL,                  NULL, NULL, NULL},
+};
+
 static PyMemberDef backward_members[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY, NULL},
     {NULL,             0,          0,                               0,        NULL},
@@ -85,6 +98,7 @@ static PyType_Slot backward_slots[] = {
     {Py_tp_clear,    backward_clear                         },
     {Py_tp_call,     backward_call                          },
     {Py_tp_members,  backward_members                       },
+    {Py_tp_getset,   backward_getset                        },
     {Py_tp_doc,      "Backward(original[, kind]), recorded."},
     {0,              NULL                                   },
 };
