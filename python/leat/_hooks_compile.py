@@ -14,7 +14,7 @@ import os
 import sys
 
 from leat import _core, _patch, _state
-from leat._hooks_train import optimizers
+from leat._hooks_train import optimizers, prepare_for_dynamo
 from leat._state import now, record
 
 ERROR = _core.FLAG_ERROR
@@ -34,6 +34,7 @@ def hide_from_dynamo(eval_frame):
     folder = os.path.dirname(eval_frame.__file__)
     if not os.path.exists(os.path.join(folder, "callback.py")):  # before torch 2.3
         _patch.missing("torch.compile")
+        prepare_for_dynamo()
 
 
 def install_spans(callback):
@@ -44,6 +45,7 @@ def install_spans(callback):
 
     def make_start(original):
         def run_start_callbacks(self, *args, **kwargs):
+            prepare_for_dynamo()
             starts[:] = [now()]
             return original(self, *args, **kwargs)
 
@@ -58,7 +60,8 @@ def install_spans(callback):
 
         return run_end_callbacks
 
-    _patch.patch(handler, "run_start_callbacks", make_start, "torch.compile")
+    if not _patch.patch(handler, "run_start_callbacks", make_start, "torch.compile"):
+        prepare_for_dynamo()
     _patch.patch(handler, "run_end_callbacks", make_end, "torch.compile")
 
 

@@ -160,6 +160,22 @@ def _mark(loader):
     return known[0], _state.next_iteration() << 32, max(known[1], 0)
 
 
+def _full_batches(iterator):
+    """How many batches of an iteration are sure to hold batch_size samples, so that none need be
+    looked at: where the sampler, the order and the collate function are torch's own."""
+    from torch.utils import data
+
+    sampler = getattr(iterator, "_index_sampler", None)
+    ours = (data.SequentialSampler, data.RandomSampler, data.DistributedSampler)
+    known = (
+        type(sampler) is data.BatchSampler
+        and type(sampler.sampler) in ours
+        and getattr(iterator, "_collate_fn", None) is data.default_collate
+        and getattr(iterator, "_in_order", True)
+    )
+    return len(sampler.sampler) // sampler.batch_size if known else 0
+
+
 class _Face:
     """What an iterator shows of the loader it came from."""
 
@@ -251,7 +267,8 @@ def _make_iter(compiling):
                 _hooks_worker.end_iterator(outer)
                 end(ITER, flags, mark[0], mark[1])
             try:
-                iterator._leat = Mark(*mark, _maker_of(iterator, fresh=True))
+                maker = _maker_of(iterator, fresh=True)
+                iterator._leat = Mark(*mark, maker, _full_batches(iterator))
                 _name_queue(iterator, mark[0])
             except Exception:
                 pass

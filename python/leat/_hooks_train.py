@@ -6,7 +6,8 @@ outermost. A pre-hook that finds one open looks whether that step is still on th
 is not, it failed, and is forgotten.
 
 Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled function. They must
-vanish there: the test for compiling() comes first, and is a constant to it.
+vanish there: the test for compiling() comes first, and is a constant to it. Until Dynamo compiles
+something, the optimizer hooks are functions of C, which cost a step a fraction of Python's.
 """
 
 import sys
@@ -95,21 +96,46 @@ def _begin_rare(optimizer, args, kwargs):
     """A step with arguments, or inside another: what begin_step() leaves to Python."""
     changed = _with_closure(optimizer, args, kwargs)
     if not begin(OPTIMIZER):
-        _correct_steps(sys._getframe(2))  # above begin_step()'s caller
+        frame = sys._getframe(1)
+        _correct_steps(frame.f_back if frame.f_globals is globals() else frame)
     return changed
 
 
-def make_step_hooks(compiling):
+def _hook_steps(optimizer, compiling):
+    """Puts the hooks of optimizers in. Returns a function that is to be called before Dynamo
+    compiles anything: it may trace a step, and can trace only Python."""
     _core.on_step(_begin_rare, _number, _nested)
+    pre = optimizer.register_optimizer_step_pre_hook(begin_step)
+    _patch.on_remove(pre.remove)
+    post = optimizer.register_optimizer_step_post_hook(end_step)
+    _patch.on_remove(post.remove)
 
     def before(optimizer, args, kwargs):
         return None if compiling() else begin_step(optimizer, args, kwargs)
 
     def after(optimizer, args, kwargs):
         if not compiling():
-            end_step(optimizer)
+            end_step(optimizer, args, kwargs)
 
-    return before, after
+    def prepare():
+        for handle, hook in ((pre, before), (post, after)):
+            hooks = handle.hooks_dict_ref()
+            if hooks is not None and handle.id in hooks:
+                hooks[handle.id] = hook
+
+    return prepare
+
+
+_before_compiling = []
+
+
+def prepare_for_dynamo():
+    """Dynamo is about to compile. Never raises."""
+    try:
+        while _before_compiling:
+            _before_compiling.pop()()
+    except Exception:
+        _patch.missing("optimizer hooks")
 
 
 def make_scaler_step(compiling):
@@ -191,9 +217,7 @@ def install(torch):
     try:
         from torch.optim import optimizer
 
-        before, after = make_step_hooks(compiling)
-        _patch.on_remove(optimizer.register_optimizer_step_pre_hook(before).remove)
-        _patch.on_remove(optimizer.register_optimizer_step_post_hook(after).remove)
+        _before_compiling.append(_hook_steps(optimizer, compiling))
         _state.signals(_core.SIGNAL_OPTIMIZER)
     except Exception:
         _patch.missing("optimizer hooks")

@@ -16,13 +16,14 @@ static PyObject *no_arguments, *str_leat, *str_shape, *mark_type;
 struct mark {
     PyObject_HEAD PyObject *maker; /* owned: the data queue, or the Fetch of _making.c, or None */
     uint64_t loader, iteration, size;
+    uint64_t full; /* batches still to come that are known to hold `size` samples */
 };
 
 static PyObject *mark_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    unsigned long long loader, iteration, size;
+    unsigned long long loader, iteration, size, full = 0;
     PyObject *maker;
-    if (!PyArg_ParseTuple(args, "KKKO", &loader, &iteration, &size, &maker))
+    if (!PyArg_ParseTuple(args, "KKKO|K", &loader, &iteration, &size, &maker, &full))
         return NULL;
     struct mark *mark = (struct mark *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!mark)
@@ -30,6 +31,7 @@ static PyObject *mark_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     mark->loader = loader;
     mark->iteration = iteration;
     mark->size = size;
+    mark->full = full;
     core_keep(&mark->maker, maker);
     return (PyObject *)mark;
 }
@@ -61,7 +63,7 @@ static PyType_Slot mark_slots[] = {
     {Py_tp_dealloc,  mark_dealloc                                                           },
     {Py_tp_traverse, mark_traverse                                                          },
     {Py_tp_clear,    mark_clear                                                             },
-    {Py_tp_doc,      "Mark(loader, iteration << 32, batch size or 0, maker) of an iterator."},
+    {Py_tp_doc,      "Mark(loader, iteration << 32, batch size or 0, maker[, full batches])."},
     {0,              NULL                                                                   },
 };
 
@@ -112,9 +114,14 @@ static uint64_t quick_count(PyObject *batch, uint64_t expected)
     return count == expected ? expected : 0;
 }
 
-static uint64_t count_of(PyObject *batch, uint64_t expected)
+static uint64_t count_of(PyObject *batch, struct mark *mark)
 {
     struct here *here = core_here();
+    uint64_t expected = mark ? mark->size : 0;
+    if (mark && mark->full) {
+        mark->full--;
+        return expected & UINT32_MAX;
+    }
     uint64_t count = here->made > 0 ? (uint64_t)here->made : quick_count(batch, expected);
     if (count)
         return count & UINT32_MAX;
@@ -147,9 +154,11 @@ static unsigned ask_nograd(void)
 }
 
 /* A next() that raised: the loader's iteration is over, by its end or by a failure. */
-static void next_failed(const struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
+static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
 {
     uint64_t loader = mark ? mark->loader : 0;
+    if (mark)
+        mark->full = 0; /* whoever goes on after a failure gets the others, and the last may be short */
     PyObject *type, *error, *trace;
     flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
     PyErr_Fetch(&type, &error, &trace);
@@ -160,11 +169,11 @@ static void next_failed(const struct mark *mark, unsigned flags, uint64_t t0, ui
     PyErr_Restore(type, error, trace);
 }
 
-static void next_came(const struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
+static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
                       uint64_t t0, uint64_t t1)
 {
     uint32_t loader = mark ? (uint32_t)mark->loader : 0;
-    uint64_t arg = (mark ? mark->iteration : 0) | count_of(batch, mark ? mark->size : 0);
+    uint64_t arg = (mark ? mark->iteration : 0) | count_of(batch, mark);
     leat_record(LEAT_REC_FETCH, flags, loader, arg, t0, t1);
     if (ready >= 0)
         leat_part(loader, LEAT_PART_READY, (uint64_t)ready, 0);

@@ -143,9 +143,12 @@ static unsigned ask_nested(void)
     return nested == Py_True ? LEAT_REC_NESTED : 0;
 }
 
-static PyObject *train_end_step(PyObject *self, PyObject *optimizer)
+static PyObject *train_end_step(PyObject *self, PyObject *given)
 {
     uint64_t t1 = leat_now_ns();
+    PyObject *optimizer = PyTuple_GetItem(given, 0); /* NULL with an exception when there is none */
+    if (!optimizer)
+        return NULL;
     unsigned flags = backwards ? ask_nested() : 0;
     uint64_t number = read_number(optimizer);
     PyErr_Clear();
@@ -172,7 +175,7 @@ void train_forget(void)
 
 static PyMethodDef train_methods[] = {
     {"begin_step", train_begin_step, METH_VARARGS, "begin_step(optimizer, args, kwargs) of a hook."},
-    {"end_step",   train_end_step,   METH_O,       "end_step(optimizer)."                          },
+    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."  },
     {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."    },
     {NULL,         NULL,             0,            NULL                                            },
 };
