@@ -228,8 +228,9 @@ class Pad(_Layout):
         first = tensors[0]
         width = self._width(int(lengths.max()))
         rows = self._full(first, (len(tensors), width, *first.shape[1:]))
-        for row, tensor in zip(rows, tensors):
-            row[: len(tensor)] = tensor
+        # By index: the rows of an iteration over a tensor take no value that requires grad.
+        for i, tensor in enumerate(tensors):
+            rows[i, : len(tensor)] = tensor
         return rows
 
     def _of_stacked(self, stacked):

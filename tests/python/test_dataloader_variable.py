@@ -217,6 +217,26 @@ def test_structures_of_python():
     assert plain(next(iter(loader))) == plain(collated(point, leat.Pad()))
 
 
+@pytest.mark.parametrize("kind", (DataLoader, leat.DataLoader))
+@pytest.mark.parametrize("layout", (leat.Pad(multiple=4), leat.Pad(most=1), leat.Concat()))
+def test_samples_that_require_grad(layout, kind):
+    """The batch is of their graph, as with default_collate; what is added is not."""
+    weight = torch.tensor(3.0, requires_grad=True)
+    for dataset in (Samples(lambda i: torch.ones(i) * weight), Samples(lambda i: weight * i)):
+        batch = next(iter(kind(dataset, 3, collate_fn=layout)))
+        batch, added = batch if isinstance(batch, list) else (batch, weight.detach())
+        assert batch.requires_grad and not added.requires_grad
+        weight.grad = None
+        batch.sum().backward()
+        assert weight.grad.item() == batch.sum().item() / 3
+
+
+def test_leaves_that_require_grad():
+    leaves = [torch.ones(i, requires_grad=True) for i in range(3)]
+    leat.Pad()(leaves)[0].sum().backward()
+    assert [leaf.grad.tolist() for leaf in leaves] == [[], [1.0], [1.0, 1.0]]
+
+
 @pytest.mark.parametrize(
     ("make", "layout", "said"),
     [
