@@ -3,12 +3,19 @@
  * The engine counts what its threads do by stage, and what the consumer waits, so the cause is read
  * off rather than inferred. Tried in this order:
  *
- *     SLOW_SAMPLER      the wait is not the engine's: indices are drawn in Python, a batch at a
- * time SLOW_HANDOVER     the same, but the order is the engine's: batches are pinned or copied with
- * threads that are busy TOO_FEW_THREADS   there is room for more of them SLOW_READ         there is
- * none, and of the stages reading takes most SLOW_LAYOUT       ... padding and joining samples of
- * several lengths SLOW_ORDER        ... finding out which sample comes next with threads that have
- * pauses TOO_FEW_AHEAD     batches come in bursts, and too few are made ahead to bridge them
+ *     SLOW_SAMPLER      the wait is not the engine's: indices are drawn in Python, batch by batch
+ *     SLOW_HANDOVER     the same, but the order is the engine's: batches are pinned or copied
+ *
+ * with threads that are busy
+ *
+ *     TOO_FEW_THREADS   there is room for more of them
+ *     SLOW_READ         there is none, and of the stages reading takes most
+ *     SLOW_LAYOUT       ... padding and joining samples of several lengths
+ *     SLOW_ORDER        ... finding out which sample comes next
+ *
+ * with threads that have pauses
+ *
+ *     TOO_FEW_AHEAD     batches come in bursts, and too few are made ahead to bridge them
  *
  * The model. Making the batches of one step takes W of work, the rest of the step R. T threads work
  * all the time, the consumer helps while it waits, and pieces of work are small, so nobody idles
