@@ -239,6 +239,24 @@ static void seed_and_epoch_decide_alone(void **state)
     assert_memory_equal(one, expected, sizeof expected);
 }
 
+/* In one window of samples that all differ in length each epoch has the same batches: only their
+ * sequence can tell epochs and seeds apart. */
+static void the_sequence_is_of_the_epoch(void **state)
+{
+    static int64_t one[1000], other[1000];
+    struct buckets_options o = {.batch_size = 8, .window = 1000, .shuffle = 1, .seed = 1};
+    for (int i = 0; i < 1000; i++)
+        lengths[i] = i;
+    sequence_of(&o, 1000, 2, one);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(one[i] / 8, one[i / 8 * 8] / 8); /* as cut, whatever the seed */
+    sequence_of(&o, 1000, 3, other);
+    assert_memory_not_equal(one, other, sizeof one);
+    o.seed = 2;
+    sequence_of(&o, 1000, 2, other);
+    assert_memory_not_equal(one, other, sizeof one);
+}
+
 /* Batches of long samples come anywhere in the epoch, and equal ones are not kept together. */
 static void the_sequence_is_shuffled(void **state)
 {
@@ -305,6 +323,7 @@ int main(void)
         cmocka_unit_test(padding_is_less_than_half),
         cmocka_unit_test(a_state_is_taken_up_by_any_ranks),
         cmocka_unit_test(seed_and_epoch_decide_alone),
+        cmocka_unit_test(the_sequence_is_of_the_epoch),
         cmocka_unit_test(the_sequence_is_shuffled),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
