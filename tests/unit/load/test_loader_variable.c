@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "load/batch_layout.h"
+#include "load/engine.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
@@ -819,6 +820,46 @@ static void a_child_goes_on(void **state)
     assert_int_equal(samples, N);
 }
 
+/* As if the parent's threads were all getting a new chunk at the moment of the fork. The child
+ * needs one too, for a sample larger than all that was read before. */
+static void a_child_does_not_wait_for_the_parents_threads(void **state)
+{
+    if (UNDER_TSAN) /* it does not allow threads after the fork of a process with threads */
+        skip();
+    struct worded_source *w = worded(N, NULL);
+    w->huge = N - 1;
+    w->huge_bytes = 1 << 20;
+    struct leat_loader_options options = asked(&layouts[0], 2);
+    options.order = LEAT_ORDER_SEQUENTIAL;
+    options.ahead = 3;
+    struct leat_loader *l = load(&w->base, options);
+    struct leat_batch *batch;
+    int64_t samples = 0;
+    must(leat_loader_start(l, 0, &err));
+    leat_batch_unref(next(l));
+    for (size_t i = 0; i < l->slots_count; i++)
+        pthread_mutex_lock(&l->slots[i]->room.lock);
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+        alarm(20); /* it would wait for ever */
+        while ((batch = next(l))) {
+            samples += batch->samples;
+            leat_batch_unref(batch);
+        }
+        leat_loader_close(l);
+        leat_source_unref(&w->base);
+        _exit(samples == N - BATCH ? 0 : 1);
+    }
+    for (size_t i = 0; i < l->slots_count; i++)
+        pthread_mutex_unlock(&l->slots[i]->room.lock);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    leat_loader_close(l);
+    leat_source_unref(&w->base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -840,6 +881,7 @@ int main(void)
         cmocka_unit_test(layouts_that_do_not_exist),
         cmocka_unit_test(single_samples),
         cmocka_unit_test(a_child_goes_on),
+        cmocka_unit_test(a_child_does_not_wait_for_the_parents_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
