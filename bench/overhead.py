@@ -6,9 +6,10 @@
 Two processes run at a time, the one untraced, the other under leat or TraceML, and take turns: a
 block of some ten milliseconds each. What else the machine does then falls on both alike. A script
 times each of its own steps; a block counts with the median of its steps, the first ones left out,
-since their caches were the other's. What is added is the median over all pairs of neighbouring
-blocks, and over several pairs of processes, because no two processes lie alike in memory. The CPU
-time of the whole process, background threads included, is printed beside it.
+since their caches were the other's. Both run on one core, as no two cores are alike while others
+use the machine. What is added is the median over all pairs of neighbouring blocks, and over many
+pairs of processes, because no two processes lie alike in memory: two untraced ones differ by some
+5 us a step, now one and now the other the quicker. The CPU time of the whole process, background threads included, is printed beside it.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
@@ -248,7 +249,7 @@ def traceml_python(build):
 
 def measure_steps(bench, rounds, have_traceml, bars):
     variants = ["leat"] + (["traceml"] if have_traceml else [])
-    figures = {v: bench.added(v, "tiny_mlp.py", rounds, blocks=100) for v in variants}
+    figures = {v: bench.added(v, "tiny_mlp.py", rounds, blocks=50) for v in variants}
     print(
         f"A tiny MLP on the CPU: one loader, one model, one optimizer; {rounds} pairs of processes."
     )
@@ -354,7 +355,7 @@ def machine():
 def main():
     parts = ("steps", "modules", "graphs", "startup", "report")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument(

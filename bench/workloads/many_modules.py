@@ -33,4 +33,4 @@ def train(steps):
 
 
 train(10)
-take_turns(sys.argv[1], lambda: train(4))
+take_turns(sys.argv[1], lambda: train(4), one_core=True)

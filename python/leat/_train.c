@@ -81,6 +81,17 @@ static PyObject *backward_dict(struct backward *b, void *unused)
     return b->dict;
 }
 
+/* As for a function, which is pickled and copied by its name. */
+static PyObject *backward_reduce(struct backward *b, PyObject *unused)
+{
+    return PyObject_GetAttrString((PyObject *)b, "__qualname__");
+}
+
+static PyMethodDef backward_methods[] = {
+    {"__reduce__", (PyCFunction)backward_reduce, METH_NOARGS, NULL},
+    {NULL,         NULL,                         0,           NULL},
+};
+
 static PyGetSetDef backward_getset[] = {
     {"__dict__", (getter)backward_dict, NULL, NULL, NULL},
     {NULL,       NULL,                  NULL, NULL, NULL},
@@ -99,6 +110,7 @@ static PyType_Slot backward_slots[] = {
     {Py_tp_call,     backward_call                          },
     {Py_tp_members,  backward_members                       },
     {Py_tp_getset,   backward_getset                        },
+    {Py_tp_methods,  backward_methods                       },
     {Py_tp_doc,      "Backward(original[, kind]), recorded."},
     {0,              NULL                                   },
 };

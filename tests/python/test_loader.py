@@ -324,3 +324,56 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
     assert engine.read_ns > 0 and engine.order_ns > 0 and engine.layout_ns == 0
     assert engine.help_ns <= engine.wait_ns
     assert list(run.main.engines) == [0]  # the other runs through torch
+
+
+def test_counts_where_batches_differ(train):
+    """Full batches of torch's own samplers are not looked at; whatever may be otherwise is."""
+    run = train("""
+    import time
+    from torch.utils.data import RandomSampler, SequentialSampler
+
+    class Bad(Rows):
+        def __getitem__(self, i):
+            if i == 5:
+                raise ValueError("row 5")
+            return super().__getitem__(i)
+
+    class Slow(Rows):
+        def __getitem__(self, i):
+            if i < 4:
+                time.sleep(0.5)
+            return super().__getitem__(i)
+
+    class Fewer(SequentialSampler):
+        def __iter__(self):
+            return iter(range(6))  # of the 25 that it speaks of
+
+    def half(rows):
+        return torch.utils.data.default_collate(rows[::2])
+
+    batches = iter(DataLoader(Bad(25), batch_size=4))  # 4, the failure, 4 times 4, 1
+    while True:
+        try:
+            next(batches)
+        except ValueError:
+            pass
+        except StopIteration:
+            break
+    for _ in DataLoader(Rows(25), batch_size=4, collate_fn=half): pass  # 6 times 2, 1
+    drawn = RandomSampler(Rows(25), replacement=True, num_samples=10)
+    for _ in DataLoader(Rows(25), batch_size=4, sampler=drawn): pass  # 4, 4, 2
+    for _ in DataLoader(Rows(25), batch_size=4, sampler=Fewer(Rows(25))): pass  # 4, 2
+    order = {"in_order": False} if hasattr(DataLoader(Rows(1)), "in_order") else None  # from torch 2.6
+    if order:
+        for _ in DataLoader(Slow(5), batch_size=4, num_workers=2, **order): pass  # 1, 4
+    """)
+    counts = {}
+    for batch in run.main.batches():
+        counts.setdefault(batch.id, []).append(samples(batch))
+    failed, halves, drawn, fewer = list(counts.values())[:4]
+    assert failed == [4, 4, 4, 4, 4, 1]
+    assert halves == [2] * 6 + [1]
+    assert drawn == [4, 4, 2]
+    assert fewer == [4, 2]
+    for unordered in list(counts.values())[4:]:
+        assert unordered == [1, 4]

@@ -252,3 +252,25 @@ def open_script(run):
 
     with open(os.path.join(os.path.dirname(run.receiver.path), "script.py")) as file:
         return file.readlines()
+
+
+def test_backward_is_still_a_function_to_others(train):
+    """Its name, its signature, a copy and a pickle of it: as without leat."""
+    run = train("""
+    import copy, inspect, pickle
+    backward = torch.autograd.backward
+    assert type(backward).__module__.startswith("leat"), backward
+    assert backward.__name__ == "backward" and "grad_tensors" in inspect.signature(backward).parameters
+    assert copy.deepcopy(backward) is backward
+    assert pickle.loads(pickle.dumps(backward)) is backward
+    x = torch.ones(1, requires_grad=True)
+    backward((2 * x,), inputs=[x])
+    try:
+        backward((torch.ones(1),))
+    except RuntimeError as error:
+        assert "does not require grad" in str(error)
+    else:
+        raise AssertionError("no error")
+    """)
+    assert len(run.main.of("backward", without=ERROR)) == 1
+    assert len(run.main.of("backward")) == 2
