@@ -13,14 +13,11 @@ import operator
 import os
 import sys
 
-from torch.utils.data import Dataset
-from torch.utils.dlpack import from_dlpack
-
 from leat import _core
-from leat._lowered import NAMES, Lowered
+from leat._data_values import Rows, Values
 
 
-class Hdf5(Dataset):
+class Hdf5(Values):
     """Datasets of an HDF5 file, a sample being one row of each.
 
     Hdf5("train.h5", "images")               a sample is a tensor
@@ -43,65 +40,30 @@ class Hdf5(Dataset):
         if not structure:
             raise TypeError("name the datasets to read")
         if isinstance(structure, dict):
-            self.names, self.datasets = tuple(structure), tuple(structure.values())
+            self.kind, self.datasets = tuple(structure), tuple(structure.values())
+        elif isinstance(structure, str):
+            self.datasets = (structure,)
         else:
-            self.names = None
-            self.datasets = (structure,) if isinstance(structure, str) else tuple(structure)
+            self.kind, self.datasets = tuple, tuple(structure)
         for dataset in self.datasets:
             if not isinstance(dataset, str):
                 raise TypeError(f"a dataset is given by its name; got {dataset!r}")
-        self._alone = isinstance(structure, str)
-        self._open()
+        self.values = [Rows() for _ in self.datasets]
+        self._reopen()
 
     def _open(self):
+        named = isinstance(self.kind, tuple)
         with _quiet():
-            self._source = _core.source_hdf5(
+            return _core.source_hdf5(
                 os.fsencode(self.path),
                 tuple(name.encode() for name in self.datasets),
-                tuple(str(name).encode() for name in self.names or self.datasets),
+                tuple(str(name).encode() for name in (self.kind if named else self.datasets)),
                 tuple(map(os.fsencode, _libraries())),
                 self.cache_bytes,
             )
 
-    def __len__(self):
-        return self._source.count
-
-    def __getitem__(self, index):
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index} is out of range: there are {len(self)} samples")
-        return self.__getitems__([index % len(self)])[0]
-
-    def __getitems__(self, indices):
-        if not len(indices):
-            return []
-        columns = [from_dlpack(leaf).unbind() for leaf in self._source.read(indices)]
-        return [self.build(leaves) for leaves in zip(*columns)]
-
-    def build(self, leaves):
-        if self._alone:
-            return leaves[0]
-        return tuple(leaves) if self.names is None else dict(zip(self.names, leaves))
-
-    def build_batch(self, leaves):
-        """As build; default_collate makes a list of a tuple."""
-        return list(leaves) if self.names is None and not self._alone else self.build(leaves)
-
     def lowered(self):
-        for name, dtype, *_ in self._source.fields:
-            if dtype not in NAMES:
-                return f"{name} has the type {dtype}, which this torch does not take"
-        if not len(self):
-            return f"{self.path} has no samples"
-        source = self._source
-        return Lowered(("hdf5", id(source)), lambda: source, self.build_batch, source.text)
-
-    def __getstate__(self):  # a file is opened anew, not sent
-        return {key: value for key, value in self.__dict__.items() if key != "_source"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._open()
+        return super().lowered() if len(self) else f"{self.path} has no samples"
 
 
 def _libraries():

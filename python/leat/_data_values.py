@@ -50,12 +50,29 @@ def _name_of(kind):
     return str(kind)[6:] if isinstance(kind, torch.dtype) else numpy.dtype(kind).name
 
 
-class Value:
-    """How a field is asked for, and how Python is given it.
+class Rows:
+    """A field of tensors of one shape: how Python is given it.
 
-    codec      what the engine is told: (kind, dtype, shape, variable)
     variable   whether samples differ in length
     as_bytes   whether they are bytes or str, which default_collate leaves in a list
+    """
+
+    variable = False
+    as_bytes = False
+
+    def samples(self, field):
+        """The samples of one field that Source.read() gave."""
+        return list(dlpack.from_dlpack(field).unbind(0))
+
+    def batch(self, leaf):
+        """What a batch has of the field."""
+        return leaf
+
+
+class Value(Rows):
+    """A field that is asked for by what its bytes are.
+
+    codec      what the engine is told: (kind, dtype, shape, variable)
     """
 
     def __init__(self, spec):
@@ -83,10 +100,11 @@ class Value:
         self.as_bytes = name in ("bytes", "str")
 
     def samples(self, field):
-        """The samples of one field that Source.read() or the engine gave."""
+        """Beyond tensors of one shape: int, bytes, str, and tensors of several lengths."""
+        if self.name == "int":
+            return dlpack.from_dlpack(field).tolist()
         if not self.variable:
-            rows = dlpack.from_dlpack(field)
-            return rows.tolist() if self.name == "int" else list(rows.unbind(0))
+            return super().samples(field)
         if self.name == "bytes":
             return field
         if self.name == "str":
@@ -94,7 +112,7 @@ class Value:
         return [_tensor(value) for value in field]
 
     def batch(self, leaf):
-        """What a batch has of the field: lists hold what samples are."""
+        """Lists hold what samples are."""
         if self.name == "str" and isinstance(leaf, list):
             return [self.decoded(value) for value in leaf]
         return leaf
@@ -117,8 +135,9 @@ def _tensor(value):
 class Values(Dataset):
     """A dataset over a source of the engine, read by the same code with and without the loader.
 
-    A subclass sets `values`, one Value for each field of the source, and `kind` (None: one value
-    alone; tuple; or the names of a dict), has _open() make the source, and calls _reopen() last.
+    A subclass sets `values`, one Rows or Value for each field of the source, and `kind` (None: one
+    value alone; tuple; or the names of a dict), has _open() make the source, and calls _reopen()
+    last.
     """
 
     kind = None
@@ -152,6 +171,8 @@ class Values(Dataset):
         return self.__getitems__([index if index >= 0 else index + length])[0]
 
     def __getitems__(self, indices):
+        if not len(indices):
+            return []
         fields = self._source.read(indices)
         columns = [value.samples(field) for value, field in zip(self.values, fields)]
         return [self.build(leaves) for leaves in zip(*columns)]

@@ -95,6 +95,7 @@ def test_lmdb_is_read_as_lmdb_reads_it(tmp_path, seed, subdir):
     assert expected == sorted(items.items())
     dataset = leat.data.Lmdb(path, keys=True, skip=())
     assert dataset.__getitems__(range(len(dataset))) == expected
+    assert dataset.__getitems__([]) == []
     order = draw.sample(range(len(dataset)), len(dataset))
     assert dataset.__getitems__(order) == [expected[i] for i in order]
 
