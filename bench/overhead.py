@@ -9,7 +9,8 @@ times each of its own steps; a block counts with the median of its steps, the fi
 since their caches were the other's. Both run on one core, as no two cores are alike while others
 use the machine. What is added is the median over all pairs of neighbouring blocks, and over many
 pairs of processes, because no two processes lie alike in memory: two untraced ones differ by some
-5 us a step, now one and now the other the quicker. The CPU time of the whole process, background threads included, is printed beside it.
+5 us a step, now one and now the other the quicker. The CPU time of the whole process, background
+threads included, is printed beside it.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
