@@ -1,0 +1,62 @@
+/* place_table.c: see place_table.h. */
+#include "record/place_table.h"
+
+#include <string.h>
+
+enum { FREE, CLAIMED, READY };
+
+/* Words are addresses and small numbers: each goes through a multiplication and a shift, so that
+ * all of its bits reach all of the hash. */
+static uint64_t hash_of(uint32_t class, const uint64_t *stack, int words)
+{
+    uint64_t hash = class + 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < words; i++) {
+        hash = (hash ^ stack[i]) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+/* The row of a hash, claimed if need be; NULL when all are taken. */
+static struct place_row *row_of(struct place_table *table, uint64_t hash, uint32_t class,
+                                const uint64_t *stack, int words)
+{
+    for (uint32_t i = 0; i < PLACE_ROWS; i++) {
+        struct place_row *row = &table->rows[(hash + i) % PLACE_ROWS];
+        uint32_t state = atomic_load_explicit(&row->state, memory_order_acquire);
+        if (state == READY && row->hash == hash)
+            return row;
+        if (state != FREE || !atomic_compare_exchange_strong(&row->state, &state, CLAIMED))
+            continue;
+        row->class = class;
+        row->hash = hash;
+        row->words = words;
+        memcpy(row->stack, stack, (size_t)words * sizeof *stack);
+        atomic_store_explicit(&row->state, READY, memory_order_release);
+        return row;
+    }
+    return NULL;
+}
+
+void place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
+                     uint64_t step, uint64_t ns, uint64_t bytes)
+{
+    words = words < PLACE_WORDS ? words : PLACE_WORDS;
+    struct place_row *row = row_of(table, hash_of(class, stack, words), class, stack, words);
+    if (!row) {
+        atomic_fetch_add_explicit(&table->lost, 1, memory_order_relaxed);
+        return;
+    }
+    atomic_fetch_add_explicit(&row->ns, ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&row->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&row->n, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&row->last_step, memory_order_relaxed) != step + 1 &&
+        atomic_exchange_explicit(&row->last_step, step + 1, memory_order_relaxed) != step + 1)
+        atomic_fetch_add_explicit(&row->steps, 1, memory_order_relaxed);
+}
+
+const struct place_row *place_table_find(const struct place_table *table, uint32_t index)
+{
+    const struct place_row *row = &table->rows[index];
+    return atomic_load_explicit(&row->state, memory_order_acquire) == READY ? row : NULL;
+}
