@@ -194,6 +194,16 @@ struct leat_cuda_total {
 #define LEAT_PROBE_READ "leat_probe_read"
 typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_totals);
 
+/* The probe also has a function of this name, which is told whom to call after each call of a class
+ * below: copies between host and device and waits, of which a step has few; NULL: nobody. It is
+ * called in the thread that made the call, whatever locks that holds, and must not call CUDA. */
+#define LEAT_PROBE_WATCH "leat_probe_watch"
+#define LEAT_CUDA_WATCHED                                                                          \
+    (1u << LEAT_CUDA_H2D_PINNED | 1u << LEAT_CUDA_H2D_PAGEABLE | 1u << LEAT_CUDA_D2H_PINNED |      \
+     1u << LEAT_CUDA_D2H_PAGEABLE | 1u << LEAT_CUDA_SYNC | 1u << LEAT_CUDA_EVENT_SYNC)
+typedef void (*leat_probe_seen_fn)(enum leat_cuda_class class, uint64_t ns, uint64_t bytes);
+typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
+
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */
 int leat_recorder_open(void);
@@ -222,6 +232,18 @@ struct leat_line {
     uint64_t ns, read_ns, decode_ns, blocked_ns; /* to add */
 };
 int leat_recorder_line(const struct leat_line *line);
+
+/* A line of code that copies between host and device or waits for the device. The same line gives
+ * the same slot, to which n, ns and bytes are added; of `steps`, the steps so far in which it did
+ * so, the most is kept. Not for several threads at once. 0, or -1 when the table is full. */
+struct leat_cuda_line {
+    enum leat_cuda_class class;
+    int line;
+    const char *file, *function;
+    uint64_t n, ns, bytes, steps;
+};
+int leat_recorder_cuda_line(const struct leat_cuda_line *line);
+uint64_t leat_recorder_steps(void); /* that have ended, as calls of CUDA are counted by them */
 
 /* Marks that this thread is inside (+1) or has left (-1) a backward; see LEAT_REC_NESTED. */
 void leat_recorder_nest(int change);

@@ -76,6 +76,11 @@ static uint64_t nanoseconds(uint64_t ticks, uint64_t ticks_passed, uint64_t ns_p
     return (uint64_t)((unsigned __int128)ticks * ns_passed / ticks_passed);
 }
 
+uint64_t call_nanoseconds(uint64_t ticks)
+{
+    return nanoseconds(ticks, call_ticks() - first_ticks, clock_now_ns() - first_ns);
+}
+
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT])
 {
     uint32_t used = atomic_load_explicit(&slots_used, memory_order_acquire);

@@ -93,6 +93,9 @@ static inline void call_leave(enum leat_cuda_class class, uint64_t start, uint64
     call_thread.depth = 0;
 }
 
+/* The nanoseconds of a span of ticks. */
+uint64_t call_nanoseconds(uint64_t ticks);
+
 /* Sums of all threads so far. False when no call was made at all. */
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
 void call_counters_forget(void); /* in the child of a fork, which begins at nothing */

@@ -4,7 +4,8 @@
  * dynamic loader binds calls to them; each counts and goes on to the real one (next_definition.h).
  * Nothing is written anywhere: the recorder in the same process (src/record), which finds
  * leat_probe_read() by its name, reads the sums at the end of each step and puts them where leat
- * sees them.
+ * sees them. Who wants to know where in the program it copies and waits is called
+ * (LEAT_PROBE_WATCH).
  *
  * Guarantees
  *   - Results, errors and arguments pass untouched. No thread, no file, no output, no allocation.
@@ -51,6 +52,21 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
     }
 }
 
+/* Who is told of copies and waits (LEAT_PROBE_WATCH in recorder.h). */
+static _Atomic(leat_probe_seen_fn) watcher;
+
+static inline int is_watched(enum leat_cuda_class class)
+{
+    return 1u << class & LEAT_CUDA_WATCHED; /* of most calls the compiler knows the answer */
+}
+
+static void tell_watcher(enum leat_cuda_class class, uint64_t start, uint64_t end, uint64_t bytes)
+{
+    leat_probe_seen_fn seen = atomic_load_explicit(&watcher, memory_order_acquire);
+    if (seen)
+        seen(class, call_nanoseconds(end > start ? end - start : 0), bytes);
+}
+
 /* `bytes` and `after` use the parameters, so they are evaluated where those are in scope; and
  * before the call is left, so that a signal handler never meets a table that is being changed. */
 #define X(name, parameters, arguments, class, bytes, after)                                        \
@@ -69,6 +85,8 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
         uint64_t end = call_ticks();                                                               \
         if (result == 0)                                                                           \
             after;                                                                                 \
+        if (is_watched(counted_as))                                                                \
+            tell_watcher(counted_as, start, end, result == 0 ? (uint64_t)(bytes) : 0);             \
         call_leave(counted_as, start, end, result == 0 ? (uint64_t)(bytes) : 0);                   \
         return result;                                                                             \
     }
@@ -83,8 +101,15 @@ int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     return classes == LEAT_CUDA_CLASSES_COUNT && call_counters_read(ret_totals);
 }
 
+void leat_probe_watch(leat_probe_seen_fn seen) __attribute__((visibility("default")));
+void leat_probe_watch(leat_probe_seen_fn seen)
+{
+    atomic_store_explicit(&watcher, seen, memory_order_release);
+}
+
 static void after_fork_in_child(void)
 {
+    atomic_store(&watcher, NULL);
     call_counters_forget();
     host_memory_forget();
 }

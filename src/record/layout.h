@@ -10,6 +10,7 @@
  *     lines:   one entry a line of code that the sampler has found at work
  *     engines: one a loader, for those that leat's own threads serve: what their stages took
  *     cuda:    calls of CUDA, as they stood at three moments
+ *     cuda_lines: one entry a line of code that copies or waits (behind cuda)
  *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
@@ -35,7 +36,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 4u
+#define REC_VERSION 5u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -50,6 +51,7 @@ enum {
     REC_PART_LOADERS = 16, /* the last is shared by the 16th loader and all later ones */
     REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
     REC_LINES = 512,
+    REC_CUDA_LINES = 256,
     REC_FILE_BYTES = 152,
     REC_FUNCTION_BYTES = 48,
     REC_SOURCE_BYTES = 96,
@@ -106,6 +108,14 @@ struct rec_cuda {
     } of[REC_CUDA_WHENS][LEAT_CUDA_CLASSES_COUNT];
 };
 
+struct rec_cuda_line { /* what names it is set before cuda_lines_used counts it */
+    _Atomic uint64_t n, ns, bytes, steps;
+    int32_t line;
+    uint32_t class;
+    char file[REC_FILE_BYTES];
+    char function[REC_FUNCTION_BYTES];
+};
+
 struct rec {
     uint64_t t0_ns, t1_ns;
     uint64_t arg;
@@ -139,6 +149,7 @@ struct rec_header {
     _Atomic uint32_t cuda_used;    /* odd while the table is written; 0: never */
     /* Cut strings, always NUL-terminated by the reader's copy. */
     char python[16], torch[32], exception[256], missing[256], devices[512];
+    _Atomic uint32_t cuda_lines_used; /* by the process */
 };
 
 struct rec_ring {
@@ -167,6 +178,7 @@ struct rec_area {
     struct rec_line lines[REC_LINES];
     struct rec_engine engines[REC_LOADERS];
     struct rec_cuda cuda;
+    struct rec_cuda_line cuda_lines[REC_CUDA_LINES];
 };
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");

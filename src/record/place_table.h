@@ -4,8 +4,8 @@
  *
  * A place is a class and a stack: words that say where a thread is, which only its user can read.
  * The table has a fixed number of rows and is never emptied: nothing is allocated, nothing locked.
- * A row is claimed by whoever first comes with its stack; two that come at the same moment may claim
- * two rows for one stack, which its reader adds up. What finds no row is counted in `lost`.
+ * A row is claimed by whoever first comes with its stack; two that come at the same moment may
+ * claim two rows for one stack, which its reader adds up. What finds no row is counted in `lost`.
  *
  * Not compared are the stacks themselves but their 64-bit hashes: among 256 rows two differing ones
  * are alike once in 10^14 runs.

@@ -38,6 +38,7 @@ static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not co
 static struct {
     atomic_flag busy;         /* a thread is at it: the others let it be */
     atomic_int begun, trains; /* a batch has come; an optimizer has made a step */
+    _Atomic uint64_t steps;   /* that have ended */
 } cuda;
 
 static __thread struct rec_ring *my_ring;
@@ -56,6 +57,7 @@ static void after_fork_in_child(void)
     atomic_flag_clear(&cuda.busy);
     atomic_store(&cuda.begun, 0);
     atomic_store(&cuda.trains, 0);
+    atomic_store(&cuda.steps, 0);
     my_ring = NULL;
     backward_depth = 0;
 }
@@ -209,8 +211,10 @@ static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
         atomic_fetch_add(&a->header.cuda_used, 1);
         if (first)
             put_cuda(&a->cuda, REC_CUDA_BEGUN, totals);
-        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !atomic_load(&cuda.trains)))
+        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !atomic_load(&cuda.trains))) {
             put_cuda(&a->cuda, REC_CUDA_STEPPED, totals);
+            atomic_fetch_add(&cuda.steps, 1);
+        }
         put_cuda(&a->cuda, REC_CUDA_LAST, totals);
         atomic_fetch_add(&a->header.cuda_used, 1);
     }
@@ -423,6 +427,47 @@ int leat_recorder_line(const struct leat_line *line)
     atomic_fetch_add_explicit(&l->blocked_ns, line->blocked_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&l->samples, 1, memory_order_release);
     return (int)id;
+}
+
+uint64_t leat_recorder_steps(void)
+{
+    return atomic_load_explicit(&cuda.steps, memory_order_relaxed);
+}
+
+static int same_cuda_line(const struct rec_cuda_line *a, const struct rec_cuda_line *b)
+{
+    return a->line == b->line && a->class == b->class && strcmp(a->function, b->function) == 0 &&
+           strcmp(a->file, b->file) == 0;
+}
+
+int leat_recorder_cuda_line(const struct leat_cuda_line *line)
+{
+    struct rec_area *a = live_area();
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed) ||
+        (unsigned)line->class >= LEAT_CUDA_CLASSES_COUNT)
+        return -1;
+    uint32_t used = atomic_load(&a->header.cuda_lines_used), id = 0;
+    struct rec_cuda_line wanted_line = {.line = line->line, .class = (uint32_t)line->class};
+    cut_text(wanted_line.file, sizeof wanted_line.file, line->file, 1);
+    cut_text(wanted_line.function, sizeof wanted_line.function, line->function, 0);
+    while (id < used && !same_cuda_line(&a->cuda_lines[id], &wanted_line))
+        id++;
+    if (id >= REC_CUDA_LINES)
+        return -1;
+    struct rec_cuda_line *l = &a->cuda_lines[id];
+    if (id == used) {
+        l->line = wanted_line.line;
+        l->class = wanted_line.class;
+        memcpy(l->file, wanted_line.file, sizeof l->file);
+        memcpy(l->function, wanted_line.function, sizeof l->function);
+        atomic_store(&a->header.cuda_lines_used, used + 1);
+    }
+    atomic_fetch_add_explicit(&l->ns, line->ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->bytes, line->bytes, memory_order_relaxed);
+    if (atomic_load_explicit(&l->steps, memory_order_relaxed) < line->steps)
+        atomic_store_explicit(&l->steps, line->steps, memory_order_relaxed);
+    atomic_fetch_add_explicit(&l->n, line->n, memory_order_release);
+    return 0;
 }
 
 void leat_recorder_nest(int change)

@@ -202,6 +202,30 @@ int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cud
     return 1;
 }
 
+int ring_reader_cuda_line(const struct ring_reader *reader, uint32_t id,
+                          struct ring_cuda_line *ret_line)
+{
+    if (id >= at_most(atomic_load(&reader->area->header.cuda_lines_used), REC_CUDA_LINES))
+        return 0;
+    const struct rec_cuda_line *l = &reader->area->cuda_lines[id];
+    struct ring_cuda_line copy = {
+        .n = atomic_load_explicit(&l->n, memory_order_acquire),
+        .ns = atomic_load_explicit(&l->ns, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&l->bytes, memory_order_relaxed),
+        .steps = atomic_load_explicit(&l->steps, memory_order_relaxed),
+        .line = l->line,
+        .class = l->class,
+    };
+    if (copy.class >= LEAT_CUDA_CLASSES_COUNT)
+        return 0;
+    memcpy(copy.file, l->file, sizeof copy.file);
+    memcpy(copy.function, l->function, sizeof copy.function);
+    end_text(copy.file, sizeof copy.file);
+    end_text(copy.function, sizeof copy.function);
+    *ret_line = copy;
+    return 1;
+}
+
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most)
 {
     int taken = 0;

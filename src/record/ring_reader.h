@@ -72,6 +72,18 @@ struct ring_cuda {
 };
 int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cuda);
 
+/* A line that copies between host and device or waits for the device. False when the index is out
+ * of the used range, or the line is of no class. */
+struct ring_cuda_line {
+    uint64_t n, ns, bytes, steps;
+    int32_t line;
+    uint32_t class;
+    char file[REC_FILE_BYTES];
+    char function[REC_FUNCTION_BYTES];
+};
+int ring_reader_cuda_line(const struct ring_reader *reader, uint32_t id,
+                          struct ring_cuda_line *ret_line);
+
 /* Takes up to `most` new records, ring by ring, each ring in the order of writing (so ordered by
  * end time within a thread). Returns how many; call again until 0. */
 int ring_reader_take(struct ring_reader *reader, struct ring_record *records, int most);

@@ -1,6 +1,6 @@
 /* fuzz_ring.c: hostile shared memory. The input is laid over the header, the tables, the heads of
- * the rings, a part, two lines, two engines and the calls of CUDA (the first bytes of each region),
- * as a broken process might scribble; then all that leat ever does with a ring is done. */
+ * the rings, a part, two lines, two engines, the calls of CUDA and two of their lines (the first of
+ * each), as a broken process might scribble; then all that leat ever does with a ring is done. */
 #include "record/ring_reader.h"
 
 #include <fcntl.h>
@@ -25,6 +25,7 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         {area->lines,                 2 * sizeof(struct rec_line)  },
         {area->engines,               2 * sizeof(struct rec_engine)},
         {&area->cuda,                 sizeof area->cuda            },
+        {area->cuda_lines,            2 * sizeof *area->cuda_lines },
     };
     for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
         size_t n = size < regions[i].bytes ? size : regions[i].bytes;
@@ -41,6 +42,16 @@ static void read_engines(const struct ring_reader *reader)
         if (ring_reader_engine(reader, id, &engine) &&
             (id >= REC_LOADERS || strlen(engine.source) >= sizeof engine.source ||
              strlen(engine.order) >= sizeof engine.order))
+            __builtin_trap();
+}
+
+static void read_cuda_lines(const struct ring_reader *reader)
+{
+    struct ring_cuda_line line;
+    for (uint32_t id = 0; id < REC_CUDA_LINES + 2; id++)
+        if (ring_reader_cuda_line(reader, id, &line) &&
+            (id >= REC_CUDA_LINES || line.class >= LEAT_CUDA_CLASSES_COUNT ||
+             strlen(line.file) >= REC_FILE_BYTES || strlen(line.function) >= REC_FUNCTION_BYTES))
             __builtin_trap();
 }
 
@@ -90,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 __builtin_trap();
             read_input(&reader);
             read_engines(&reader);
+            read_cuda_lines(&reader);
             struct ring_cuda calls;
             ring_reader_cuda(&reader, &calls);
             ring_reader_lost(&reader);

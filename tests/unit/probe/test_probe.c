@@ -19,6 +19,7 @@
 enum { H2D = 1, D2H, D2D, DEFAULT }; /* cudaMemcpyKind */
 
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
+extern void leat_probe_watch(leat_probe_seen_fn seen);
 
 static struct leat_cuda_total before[LEAT_CUDA_CLASSES_COUNT];
 static char device[64]; /* an address to stand for the device's */
@@ -294,6 +295,47 @@ static void a_forked_child_begins_at_nothing(void **state)
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, 1);
 }
 
+/* ---- who watches ---------------------------------------------------------------------------- */
+
+static struct leat_cuda_total watched[LEAT_CUDA_CLASSES_COUNT];
+
+static void see(enum leat_cuda_class class, uint64_t ns, uint64_t bytes)
+{
+    watched[class].n++;
+    watched[class].ns += ns;
+    watched[class].bytes += bytes;
+    cudaDeviceSynchronize(); /* what a watcher calls is part of the call */
+}
+
+static void a_watcher_is_told_of_copies_and_waits(void **state)
+{
+    static char pageable[100];
+    leat_probe_watch(see);
+    for (int i = 0; i < 5; i++)
+        cudaMemcpyAsync(device, pageable, 100, H2D, NULL);
+    cudaStreamSynchronize(NULL);
+    cudaEventSynchronize(NULL);
+    cudaLaunchKernel(NULL, one, one, NULL, 0, NULL); /* too many of them, and nobody waits */
+    cudaMemcpyAsync(device, device, 100, D2D, NULL);
+    cudaEventQuery(NULL);
+    pid_t pid = fork(); /* the child's watcher would be the parent's */
+    if (pid == 0) {
+        cudaStreamSynchronize(NULL);
+        _exit(watched[LEAT_CUDA_SYNC].n == 1 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    leat_probe_watch(NULL);
+    cudaStreamSynchronize(NULL);
+    assert_int_equal(status, 0);
+    assert_int_equal(watched[LEAT_CUDA_H2D_PAGEABLE].n, 5);
+    assert_int_equal(watched[LEAT_CUDA_H2D_PAGEABLE].bytes, 500);
+    assert_true(watched[LEAT_CUDA_SYNC].n == 1 && watched[LEAT_CUDA_SYNC].ns > 0);
+    assert_int_equal(watched[LEAT_CUDA_EVENT_SYNC].n, 1);
+    assert_int_equal(watched[LEAT_CUDA_LAUNCH].n + watched[LEAT_CUDA_D2D].n, 0);
+    assert_int_equal(gained(LEAT_CUDA_SYNC).n, 2);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
@@ -312,6 +354,7 @@ int main(void)
         TEST(threads_lose_nothing),
         TEST(threads_may_pin_at_the_same_time),
         TEST(a_forked_child_begins_at_nothing),
+        TEST(a_watcher_is_told_of_copies_and_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_place_table.c: counts by place: exact from many threads, until the table is full and after. */
+/* test_place_table.c: counts by place: exact from many threads, until the table is full and after.
+ */
 #include "record/place_table.h"
 
 #include <malloc.h>

@@ -455,6 +455,51 @@ static void train_with_cuda(void)
     leat_recorder_close();
 }
 
+static void tell_cuda_lines(void)
+{
+    leat_recorder_open();
+    uint64_t steps = leat_recorder_steps();
+    call_cuda(1, LEAT_REC_FETCH);
+    for (int i = 0; i < 3; i++)
+        call_cuda(1, LEAT_REC_OPTIMIZER);
+    steps = leat_recorder_steps() - steps; /* the first batch is a step as long as none trains */
+    struct leat_cuda_line line = {LEAT_CUDA_SYNC, 41, "train.py", "main", 2, 30, 400, steps};
+    leat_recorder_cuda_line(&line);
+    line.steps = 1; /* another stack at the same line, met less often */
+    leat_recorder_cuda_line(&line);
+    line.class = LEAT_CUDA_H2D_PAGEABLE;
+    for (line.line = 0; leat_recorder_cuda_line(&line) == 0; line.line++)
+        ;
+    line.class = LEAT_CUDA_CLASSES_COUNT;
+    leat_recorder_cuda_line(&line);
+    leat_recorder_close();
+}
+
+static void lines_of_cuda_are_added_up(void **state)
+{
+    struct ring_cuda_line line;
+    read_child(tell_cuda_lines);
+    assert_true(ring_reader_cuda_line(&reader, 0, &line));
+    assert_int_equal(line.class, LEAT_CUDA_SYNC);
+    assert_int_equal(line.line, 41);
+    assert_string_equal(line.file, "train.py");
+    assert_string_equal(line.function, "main");
+    assert_int_equal(line.n, 4);
+    assert_int_equal(line.ns, 60);
+    assert_int_equal(line.bytes, 800);
+    assert_int_equal(line.steps, 4);
+    assert_true(ring_reader_cuda_line(&reader, REC_CUDA_LINES - 1, &line));
+    assert_int_equal(line.line, REC_CUDA_LINES - 2); /* there was room for no more */
+    reader.area->header.cuda_lines_used = UINT32_MAX;
+    assert_false(ring_reader_cuda_line(&reader, REC_CUDA_LINES, &line));
+    reader.area->cuda_lines[0].class = LEAT_CUDA_CLASSES_COUNT;
+    assert_false(ring_reader_cuda_line(&reader, 0, &line));
+    memset(reader.area->cuda_lines[1].file, 'x', REC_FILE_BYTES);
+    assert_true(ring_reader_cuda_line(&reader, 1, &line));
+    assert_int_equal(strlen(line.file), REC_FILE_BYTES - 1);
+    ring_reader_close(&reader);
+}
+
 static void infer_with_cuda(void)
 {
     leat_recorder_open();
@@ -518,6 +563,7 @@ int main(void)
         cmocka_unit_test(scribbled_lines_are_checked),
         cmocka_unit_test(engines_are_told_and_added_up),
         cmocka_unit_test(calls_of_cuda_are_told_by_span),
+        cmocka_unit_test(lines_of_cuda_are_added_up),
         cmocka_unit_test(steps_of_an_inference_end_with_the_next_batch),
     };
     return cmocka_run_group_tests(tests, open_socket, close_socket);
