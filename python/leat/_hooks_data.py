@@ -84,6 +84,12 @@ def _flag(value):
     return -1 if value is None else int(bool(value))
 
 
+def _title(kind):
+    """A class of the script's is named as it is there; leat's own as it is imported."""
+    own = str(kind.__module__).startswith("leat.")
+    return f"leat.data.{kind.__qualname__}" if own else kind.__qualname__
+
+
 def describe(loader, where, name=None):
     """The loader's row for the recorder, from what it has: any object will do."""
 
@@ -109,7 +115,7 @@ def describe(loader, where, name=None):
     # Batches of leat's own engine are made by its threads, whatever num_workers says.
     by_engine = get("_by_engine")
     workers = None if by_engine is not None and by_engine() else get("num_workers")
-    title = name or type(loader if dataset is None else dataset).__qualname__
+    title = name or _title(type(loader if dataset is None else dataset))
     return (
         length,
         _int(batch_size),

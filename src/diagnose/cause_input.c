@@ -21,11 +21,14 @@
  *     TOO_FEW_WORKERS       there is room for more
  *     SLOW_SAMPLE           there is none
  *
- * Batches of leat's own loader have neither workers nor Python code: cause_engine.c.
+ * Batches of leat's own loader have neither workers nor Python code: cause_engine.c. Where it could
+ * make those of this dataset, it is named beside the cure, without a prediction: nothing of this
+ * run tells how fast it would be.
  */
 #include "diagnose/cause.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef int cause_fn(const struct scene *s, struct finding *f);
 
@@ -48,6 +51,45 @@ static int find_cause(const struct scene *s, struct finding *f)
         if (causes[i](s, f))
             return 1;
     return 0;
+}
+
+/* What is lowered, docs/loader.md, by its name in the loader's row, _hooks_data.py. Not those that
+ * are only with leat.Pad or leat.Concat: the row does not tell the collate_fn. */
+static const char *const lowered[] = {"TensorDataset",     "Tensor",         "ndarray",
+                                      "leat.data.Tensors", "leat.data.Npy",  "leat.data.Tokens",
+                                      "leat.data.Packed",  "leat.data.Hdf5", "leat.data.Lmdb",
+                                      "leat.data.Files",   "leat.data.Tar"};
+/* Cured by threads in place of workers and Python. A slow disk, or a worker with more to do than
+ * the others, is not. */
+static const char *const cured[] = {"PER_SAMPLE_OVERHEAD", "NO_OVERLAP",    "WORKER_STARTUP",
+                                    "CPU_OVERSUBSCRIBED",  "SLOW_HANDOVER", "SLOW_COLLATE",
+                                    "TOO_FEW_WORKERS",     "SLOW_SAMPLE"};
+
+static int is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; name && i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+/* A collate_fn of the user's is known by a line of it that was seen at work. */
+static int has_own_collate(const struct scene *s)
+{
+    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
+    return top && !line_is_library(top->line);
+}
+
+static void offer_loader(const struct scene *s, struct finding *f)
+{
+    const struct loader_fact *l = s->loader;
+    if (facts_engine(s->facts, l->pid, l->loader) || l->batch_size < 1 || has_own_collate(s) ||
+        !is_among(l->dataset, lowered, COUNT(lowered)) || !is_among(f->cause, cured, COUNT(cured)))
+        return;
+    finding_offer(f,
+                  "Or leat.DataLoader with the same arguments: C threads make the batches of a "
+                  "%s; what that gives was not measured.",
+                  l->dataset);
 }
 
 static void unclear(const struct scene *s, struct finding *f)
@@ -87,6 +129,7 @@ void explain_input(const struct facts *facts, const struct rank_facts *rank, dou
                           loader->loader);
         if (!find_cause(&s, f))
             unclear(&s, f);
+        offer_loader(&s, f);
         if (f->where_count == 0)
             finding_place(f, loader->where, input_ms / s.wall_ms, "the step");
     }

@@ -80,6 +80,19 @@ void finding_advise(struct finding *f, const char *fmt, ...)
     va_end(args);
 }
 
+void finding_offer(struct finding *f, const char *fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    mem_free(f->alternative);
+    f->alternative = format(fmt, args);
+    va_end(args);
+    if (!f->alternative)
+        spoil(f);
+}
+
 void finding_cause(struct finding *f, const char *cause)
 {
     if (!f)
@@ -166,6 +179,7 @@ void findings_done(struct findings *list)
         mem_free(f->cause);
         mem_free(f->summary);
         mem_free(f->action);
+        mem_free(f->alternative);
         mem_free(f->node);
         mem_free(f->setting);
     }

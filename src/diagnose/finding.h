@@ -25,6 +25,7 @@ struct finding {
     char *label; /* INPUT-BOUND */
     char *cause; /* NO_OVERLAP ...; NULL when not known */
     char *summary, *action;
+    char *alternative; /* another way than `action`, which is the one predicted; NULL: none */
     enum severity severity;
     enum section section;
     int rank, worker;      /* -1: the whole run */
@@ -56,6 +57,8 @@ struct finding *findings_add(struct findings *list, const char *label, enum sect
                              enum severity severity);
 void finding_say(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void finding_advise(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Another way, whose gain is not known. */
+void finding_offer(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void finding_cause(struct finding *f, const char *cause);
 void finding_prove(struct finding *f, const char *what, double value, const char *unit,
                    const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -77,6 +77,9 @@ static void put_verdict(const json_t *summary, int colour, struct str *out)
     if (gain > 0)
         str_addf(&next, " Predicted: %s%s throughput.", strchr(setting, '=') ? "" : "up to ",
                  layout_change(gain, cell));
+    const char *alternative = json_find_text(summary, "verdict.alternative", NULL);
+    if (alternative)
+        str_addf(&next, " %s", alternative);
     layout_paragraph(out, "Next:    ", 9, str_text(&next));
     str_done(&next);
 }

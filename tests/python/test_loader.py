@@ -299,6 +299,22 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
     assert [loader.num_workers for loader in run.main.loaders] == [-1, 0]
 
 
+def test_names_of_datasets(train):
+    """leat's own are told from classes of the script that are named alike."""
+    run = train(
+        """
+import leat
+class Tensors(Rows): pass
+Nameless = type("Nameless", (Rows,), {"__module__": None})
+data = torch.zeros(8, 2)
+for dataset in (leat.data.Tensors(data), Tensors(8), TensorDataset(data), data, Nameless(8)):
+    for _ in DataLoader(dataset, batch_size=4): pass
+"""
+    )
+    names = [loader.dataset for loader in run.main.loaders]
+    assert names == ["leat.data.Tensors", "Tensors", "TensorDataset", "Tensor", "Nameless"]
+
+
 def test_the_engine_tells_what_its_stages_took(train):
     """What stats() says of a loader is what `leat run` is told, over several engines of it."""
     run = train(

@@ -5,6 +5,7 @@
  *     -- expect: LABEL severity [CAUSE] [rank=N]   the findings, in their order, and no others
  *     -- never: LABEL                              not among the findings
  *     -- says: TEXT                                in the summary or the action of the verdict
+ *     -- or: TEXT                                  in its alternative; without this it has none
  *     -- at: FILE:LINE                             the first place of the verdict
  *     -- predicts: SETTING                         the change that the verdict's gain is for
  */

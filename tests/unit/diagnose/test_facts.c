@@ -247,6 +247,7 @@ static void test_every_allocation_may_fail(void **state)
     const char *const scripts[] = {"straggler-fires.sql",
                                    "input-fires-few-workers.sql",
                                    "stall-fires.sql",
+                                   "input-fires-loader-tensors.sql",
                                    "memory_creep-fires-worker.sql",
                                    "memory_pressure-fires.sql",
                                    "memory_imbalance-fires.sql",

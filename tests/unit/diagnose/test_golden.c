@@ -125,6 +125,18 @@ static void check_words(const char *text, const struct findings *found, const ch
     str_done(&never);
 }
 
+static void check_alternative(const char *text, const struct finding *f, const char *name)
+{
+    struct str wanted = {0};
+    collect(text, "or", &wanted);
+    if (wanted.length)
+        wanted.text[strcspn(wanted.text, "\n")] = 0;
+    const char *got = f->alternative ? f->alternative : "";
+    if (!wanted.length ? *got : !strstr(got, wanted.text))
+        fail_msg("%s: the alternative is \"%s\", not \"%s\"", name, got, str_text(&wanted));
+    str_done(&wanted);
+}
+
 static const struct rule *rule_of(const char *name, int *ret_fires)
 {
     const struct rule *best = NULL;
@@ -166,6 +178,7 @@ static void test_script(void **state)
     }
     check_words(text, &found, name);
     check_place(text, &found.items[0], name);
+    check_alternative(text, &found.items[0], name);
     check_evidence(&found, name);
     if (rule_fires(facts, rule) != fires)
         fail_msg("%s: the rule %s", name, fires ? "is silent" : "fires");

@@ -88,6 +88,21 @@ static void first_screen_holds_what_matters(void **state)
     findings_done(&run.findings);
 }
 
+/* The gain is the first way's: it stands between the two. Both fit the first screen. */
+static void another_way_comes_after_the_gain(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    run.findings.items[0].predicted_gain = 0.25;
+    finding_offer(&run.findings.items[0], "Or %s.", "leat.DataLoader with the same arguments");
+    char *text = report_of(&run.facts, &run.findings);
+    cut_to_lines(text, 24);
+    assert_says(text, "Predicted: +25 % throughput. Or leat.DataLoader with the same arguments.");
+    assert_has(text, "\nInput\n- Diagnosis: NO_OVERLAP\n");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 /* What `leat run` printed is what `leat view` prints: also after a way through the file. */
 static void the_file_says_the_same(void **state)
 {
@@ -261,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_screen_holds_what_matters),
+        cmocka_unit_test(another_way_comes_after_the_gain),
         cmocka_unit_test(the_file_says_the_same),
         cmocka_unit_test(how_it_ended),
         cmocka_unit_test(what_was_left_out_or_lost_is_said),

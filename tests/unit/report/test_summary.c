@@ -44,6 +44,7 @@ static void nothing_known_is_null(void **state)
                                         "run.leat",
                                         "verdict.action",
                                         "verdict.predicted_gain",
+                                        "verdict.alternative",
                                         "step_time.steps",
                                         "step_time.kept_steps",
                                         "step_time.warmup_steps",

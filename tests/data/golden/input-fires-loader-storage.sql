@@ -1,0 +1,25 @@
+-- Near miss: the storage is slow, and would be as slow for leat's own loader.
+-- expect: INPUT-BOUND critical SLOW_STORAGE
+-- says: blocked in reads
+-- says: 40.0 MB/s
+-- says: num_workers=4
+-- predicts: reads at no cost
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 18, 6, 5, 0.9, 0.1);
+UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
+INSERT INTO crew VALUES (2, 0.97, 60);
+INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.2, 0.2);
+INSERT INTO sampled(pid, ms, rss_mib, cores, delay, reads_per_s, read_mb_per_s) VALUES (100, 200, 500, 0.4, 0, NULL, NULL),
+    (201, 200, 300, 0.15, 0, 100, 20),
+    (202, 200, 300, 0.15, 0, 100, 20);
+INSERT INTO part(worker, part, n, ms, bytes) VALUES
+    (0, 'sample', 1600, 1.8, 0),
+    (0, 'fetch', 50, 58, 0),
+    (0, 'collate', 50, 2, 0),
+    (1, 'sample', 1600, 1.8, 0),
+    (1, 'fetch', 50, 58, 0),
+    (1, 'collate', 50, 2, 0);
+INSERT INTO seen VALUES
+    (0, NULL, 'sample', '/usr/lib/python3/site-packages/leat/_data_values.py', 21, '__getitems__', 95, 80, 5, 0),
+    (1, NULL, 'collate', '/usr/lib/python3/site-packages/torch/utils/data/_utils/collate.py', 40, 'default_collate', 5, 0, 0, 0);
+UPDATE loaders SET dataset = 'leat.data.Files';

@@ -1,0 +1,14 @@
+-- Tensors in memory, which leat's own loader could read.
+-- or: leat.DataLoader with the same arguments: C threads make the batches of a TensorDataset;
+-- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
+-- says: batch_size=None
+-- says: 6.0 us
+-- predicts: batch_size=None,num_workers=0
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 2.2, 1, 1, 0.9, 0.1);
+UPDATE loaders SET batch_size = 256, samples = 25600;
+INSERT INTO part(worker, part, n, ms, bytes) VALUES
+    (-1, 'sample', 25600, 0.006, 0),
+    (-1, 'fetch', 100, 1.6, 0),
+    (-1, 'collate', 100, 0.3, 0);
+UPDATE loaders SET dataset = 'TensorDataset';
