@@ -73,11 +73,19 @@ static int is_among(const char *name, const char *const *names, size_t n)
     return 0;
 }
 
-/* A collate_fn of the user's is known by a line of it that was seen at work. */
+/* A collate_fn of the user's is known by its lines: most of what was seen at work on collating. The
+ * line that asks for the batch is now and then taken for one, at the very end. */
 static int has_own_collate(const struct scene *s)
 {
-    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
-    return top && !line_is_library(top->line);
+    double own = 0, all = 0;
+    for (size_t i = 0; i < s->line_count; i++) {
+        const struct line_fact *l = &s->lines[i];
+        if (l->below || l->line->part != LEAT_PART_COLLATE)
+            continue;
+        all += l->ms;
+        own += line_is_library(l->line) ? 0 : l->ms;
+    }
+    return own > 0.5 * all;
 }
 
 static void offer_loader(const struct scene *s, struct finding *f)

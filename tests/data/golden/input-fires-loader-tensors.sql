@@ -1,4 +1,5 @@
--- Tensors in memory, which leat's own loader could read.
+-- Tensors in memory, which leat's own loader could read. The line that asks for batches was seen
+-- collating, but torch's collate more often: it is not a collate_fn.
 -- or: leat.DataLoader with the same arguments: C threads make the batches of a TensorDataset;
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- says: batch_size=None
@@ -12,3 +13,7 @@ INSERT INTO part(worker, part, n, ms, bytes) VALUES
     (-1, 'fetch', 100, 1.6, 0),
     (-1, 'collate', 100, 0.3, 0);
 UPDATE loaders SET dataset = 'TensorDataset';
+INSERT INTO seen VALUES
+    (0, NULL, 'sample', '/usr/lib/python3/site-packages/torch/utils/data/dataset.py', 206, '__getitem__', 65, 0, 0, 0),
+    (1, NULL, 'collate', '/usr/lib/python3/site-packages/torch/utils/data/_utils/collate.py', 275, 'collate', 25, 0, 0, 0),
+    (2, NULL, 'collate', 'train.py', 6, '<module>', 10, 0, 0, 0);
