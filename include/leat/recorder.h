@@ -204,6 +204,40 @@ typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_
 typedef void (*leat_probe_seen_fn)(enum leat_cuda_class class, uint64_t ns, uint64_t bytes);
 typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
 
+/* Device time by what the host did meanwhile, measured by the same probe (src/probe/gpu_clock.h). */
+#define LEAT_CLOCK_PHASES(X)                                                                       \
+    X(INPUT, "input")         /* waited for a batch */                                             \
+    X(H2D, "h2d")             /* copied to the device, on the stream that computes */              \
+    X(FORWARD, "forward")     /* from the batch's arrival to the backward */                       \
+    X(BACKWARD, "backward")                                                                        \
+    X(OPTIMIZER, "optimizer")                                                                      \
+    X(SYNC, "sync")           /* came back from waiting for the device */                          \
+    X(ALLOCATOR, "allocator") /* cudaMalloc, cudaFree */                                           \
+    X(OTHER, "other")
+
+enum leat_clock_phase {
+#define X(name, text) LEAT_CLOCK_##name,
+    LEAT_CLOCK_PHASES(X)
+#undef X
+        LEAT_CLOCK_PHASES_COUNT,
+    LEAT_CLOCK_SKIPPED = LEAT_CLOCK_PHASES_COUNT /* no part of a step: evaluation */
+};
+
+struct leat_clock_total {
+    uint64_t n;         /* stretches in which the host launched nothing */
+    uint64_t device_ns; /* all device time charged to the phase */
+    uint64_t idle_ns;   /* of it: the device had nothing to do */
+    uint64_t hidden_ns; /* of the host's time in those stretches: the device was still at work */
+};
+
+#define LEAT_PROBE_MARK "leat_probe_mark" /* this thread, which trains, begins a phase */
+typedef void (*leat_probe_mark_fn)(enum leat_clock_phase phase);
+#define LEAT_PROBE_CLOCK "leat_probe_clock" /* 1, or 0 when nothing was measured */
+typedef int (*leat_probe_clock_fn)(uint32_t phases, struct leat_clock_total *ret_totals);
+
+/* What this thread does from now on, for the clock of the device; nothing without a probe. */
+void leat_clock_mark(enum leat_clock_phase phase);
+
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */
 int leat_recorder_open(void);

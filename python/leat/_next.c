@@ -180,6 +180,12 @@ static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject
     core_tick(t1);
 }
 
+/* In a run that trains, a batch asked for without gradients is an evaluation's. */
+static enum leat_clock_phase clock_phase(unsigned flags)
+{
+    return flags & LEAT_REC_NOGRAD && train_seen() ? LEAT_CLOCK_SKIPPED : LEAT_CLOCK_INPUT;
+}
+
 static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
 {
     const uint32_t bit = 1u << LEAT_REC_FETCH;
@@ -196,9 +202,13 @@ static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
     here->inside |= bit;
     here->made = 0;
     here->loader = mark ? (int64_t)mark->loader : LOADER_UNKNOWN;
+    enum leat_clock_phase phase = clock_phase(flags);
+    leat_clock_mark(phase);
     uint64_t t0 = leat_now_ns();
     PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
     uint64_t t1 = leat_now_ns();
+    if (phase == LEAT_CLOCK_INPUT)
+        leat_clock_mark(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);
     here->inside &= ~bit;
     if (batch)
         next_came(mark, flags, ready, batch, t0, t1);

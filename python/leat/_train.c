@@ -10,6 +10,7 @@
 #include <structmember.h>
 
 static int backwards; /* open now, in all threads */
+static int trained;   /* there was one */
 
 /* Set once by the hooks; all owned. */
 static PyObject *begin_rare, *number_of, *is_nested;
@@ -66,9 +67,12 @@ static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwa
     if (core_begin(b->kind) <= 0)
         return PyObject_Call(b->original, args, kwargs);
     backwards++;
+    trained = 1;
+    leat_clock_mark(LEAT_CLOCK_BACKWARD);
     PyObject *result = PyObject_Call(b->original, args, kwargs);
     uint64_t t1 = leat_now_ns();
     backwards--;
+    leat_clock_mark(LEAT_CLOCK_OTHER);
     core_end(b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
 }
@@ -132,6 +136,7 @@ static PyObject *train_begin_step(PyObject *self, PyObject *given)
         core_here()->inside & 1u << LEAT_REC_OPTIMIZER)
         return PyObject_Call(begin_rare, given, NULL);
     core_begin(LEAT_REC_OPTIMIZER);
+    leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
 
@@ -165,6 +170,7 @@ static PyObject *train_end_step(PyObject *self, PyObject *given)
     uint64_t number = read_number(optimizer);
     PyErr_Clear();
     core_end(LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
+    leat_clock_mark(LEAT_CLOCK_OTHER);
     core_tick(t1);
     Py_RETURN_NONE;
 }
@@ -180,9 +186,14 @@ static PyObject *train_on_step(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+int train_seen(void)
+{
+    return trained;
+}
+
 void train_forget(void)
 {
-    backwards = 0;
+    backwards = trained = 0;
 }
 
 static PyMethodDef train_methods[] = {

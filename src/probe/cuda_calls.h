@@ -36,34 +36,44 @@ struct probe_dim3 { /* dim3: passed by value */
     X(name,                                                                                        \
       (const void *kernel, struct probe_dim3 grid, struct probe_dim3 block, void **values,         \
        size_t shared, void *stream),                                                               \
-      (kernel, grid, block, values, shared, stream), LEAT_CUDA_LAUNCH, 0, (void)0)
+      (kernel, grid, block, values, shared, stream), launch_class(stream), 0, gpu_clock_after())
 
 #define PROBE_LAUNCH_EX(X, name)                                                                   \
     X(name, (const void *config, const void *kernel, void **values), (config, kernel, values),     \
-      LEAT_CUDA_LAUNCH, 0, (void)0)
+      launch_class(config_stream(config)), 0, gpu_clock_after())
+
+#define PROBE_GRAPH_LAUNCH(X, name)                                                                \
+    X(name, (void *graph, void *stream), (graph, stream),                                          \
+      (launch_class(stream), LEAT_CUDA_GRAPH_LAUNCH), 0, gpu_clock_after())
 
 #define PROBE_COPY(X, name)                                                                        \
     X(name, (void *to, const void *from, size_t n, int kind), (to, from, n, kind),                 \
-      copy_class(kind, to, from), n, (void)0)
+      copy_begins(kind, to, from, NULL, n), n, gpu_clock_copy_ends())
 
 #define PROBE_COPY_ASYNC(X, name)                                                                  \
     X(name, (void *to, const void *from, size_t n, int kind, void *stream),                        \
-      (to, from, n, kind, stream), copy_class(kind, to, from), n, (void)0)
+      (to, from, n, kind, stream), copy_begins(kind, to, from, stream, n), n,                      \
+      gpu_clock_copy_ends())
 
 #define PROBE_COPY_2D_ASYNC(X, name)                                                               \
     X(name,                                                                                        \
       (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,               \
        size_t height, int kind, void *stream),                                                     \
-      (to, to_pitch, from, from_pitch, width, height, kind, stream), copy_class(kind, to, from),   \
-      width *height, (void)0)
+      (to, to_pitch, from, from_pitch, width, height, kind, stream),                               \
+      copy_begins(kind, to, from, stream, width *height), width *height, gpu_clock_copy_ends())
 
 #define PROBE_FILL_ASYNC(X, name)                                                                  \
     X(name, (void *to, int value, size_t n, void *stream), (to, value, n, stream),                 \
-      LEAT_CUDA_MEMSET, n, (void)0)
+      (gpu_clock_before(), LEAT_CUDA_MEMSET), n, gpu_clock_after())
 
 /* One handle. */
 #define PROBE_HANDLE(X, name, class)                                                               \
     X(name, (void *handle), (handle), LEAT_CUDA_##class, 0, (void)0)
+
+/* The device, or a stream of it, is waited for. */
+#define PROBE_DRAIN(X, name, parameters, arguments)                                                \
+    X(name, parameters, arguments, (gpu_clock_drain_begins(), LEAT_CUDA_SYNC), 0,                  \
+      gpu_clock_drained())
 
 /* Two handles. */
 #define PROBE_PAIR(X, name, class)                                                                 \
@@ -84,8 +94,8 @@ struct probe_dim3 { /* dim3: passed by value */
     PROBE_LAUNCH(X, cudaLaunchCooperativeKernel_ptsz)                                              \
     PROBE_LAUNCH_EX(X, cudaLaunchKernelExC)                                                        \
     PROBE_LAUNCH_EX(X, cudaLaunchKernelExC_ptsz)                                                   \
-    PROBE_PAIR(X, cudaGraphLaunch, GRAPH_LAUNCH)                                                   \
-    PROBE_PAIR(X, cudaGraphLaunch_ptsz, GRAPH_LAUNCH)                                              \
+    PROBE_GRAPH_LAUNCH(X, cudaGraphLaunch)                                                         \
+    PROBE_GRAPH_LAUNCH(X, cudaGraphLaunch_ptsz)                                                    \
     PROBE_COPY(X, cudaMemcpy)                                                                      \
     PROBE_COPY(X, cudaMemcpy_ptds)                                                                 \
     PROBE_COPY_ASYNC(X, cudaMemcpyAsync)                                                           \
@@ -103,9 +113,9 @@ struct probe_dim3 { /* dim3: passed by value */
     X(cudaMemset, (void *to, int value, size_t n), (to, value, n), LEAT_CUDA_MEMSET, n, (void)0)   \
     PROBE_FILL_ASYNC(X, cudaMemsetAsync)                                                           \
     PROBE_FILL_ASYNC(X, cudaMemsetAsync_ptsz)                                                      \
-    PROBE_HANDLE(X, cudaStreamSynchronize, SYNC)                                                   \
-    PROBE_HANDLE(X, cudaStreamSynchronize_ptsz, SYNC)                                              \
-    X(cudaDeviceSynchronize, (void), (), LEAT_CUDA_SYNC, 0, (void)0)                               \
+    PROBE_DRAIN(X, cudaStreamSynchronize, (void *stream), (stream))                                \
+    PROBE_DRAIN(X, cudaStreamSynchronize_ptsz, (void *stream), (stream))                           \
+    PROBE_DRAIN(X, cudaDeviceSynchronize, (void), ())                                              \
     PROBE_HANDLE(X, cudaEventSynchronize, EVENT_SYNC)                                              \
     PROBE_HANDLE(X, cudaEventQuery, EVENT)                                                         \
     PROBE_HANDLE(X, cudaStreamQuery, EVENT)                                                        \
@@ -115,8 +125,10 @@ struct probe_dim3 { /* dim3: passed by value */
       (event, stream, flags), LEAT_CUDA_EVENT, 0, (void)0)                                         \
     PROBE_WAIT_EVENT(X, cudaStreamWaitEvent)                                                       \
     PROBE_WAIT_EVENT(X, cudaStreamWaitEvent_ptsz)                                                  \
-    X(cudaMalloc, (void **at, size_t n), (at, n), LEAT_CUDA_ALLOC, n, (void)0)                     \
-    X(cudaFree, (void *at), (at), (host_memory_doubt(), LEAT_CUDA_FREE), 0, (void)0)               \
+    X(cudaMalloc, (void **at, size_t n), (at, n), LEAT_CUDA_ALLOC, n,                              \
+      gpu_clock_allocated(end - start))                                                            \
+    X(cudaFree, (void *at), (at), (host_memory_doubt(), LEAT_CUDA_FREE), 0,                        \
+      gpu_clock_allocated(end - start))                                                            \
     X(cudaMallocAsync, (void **at, size_t n, void *stream), (at, n, stream),                       \
       LEAT_CUDA_ALLOC_ASYNC, n, (void)0)                                                           \
     X(cudaMallocFromPoolAsync, (void **at, size_t n, void *pool, void *stream),                    \
@@ -135,11 +147,11 @@ struct probe_dim3 { /* dim3: passed by value */
     X(cuLaunchKernel,                                                                              \
       (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
        unsigned shared, void *stream, void **values, void **extra),                                \
-      (kernel, gx, gy, gz, bx, by, bz, shared, stream, values, extra), LEAT_CUDA_LAUNCH, 0,        \
-      (void)0)                                                                                     \
+      (kernel, gx, gy, gz, bx, by, bz, shared, stream, values, extra), launch_class(stream), 0,    \
+      gpu_clock_after())                                                                           \
     X(cuLaunchKernelEx, (const void *config, void *kernel, void **values, void **extra),           \
-      (config, kernel, values, extra), LEAT_CUDA_LAUNCH, 0, (void)0)                               \
-    PROBE_PAIR(X, cuGraphLaunch, GRAPH_LAUNCH)                                                     \
+      (config, kernel, values, extra), launch_class(config_stream(config)), 0, gpu_clock_after())  \
+    PROBE_GRAPH_LAUNCH(X, cuGraphLaunch)                                                           \
     X(cuMemcpyAsync, (uint64_t to, uint64_t from, size_t n, void *stream), (to, from, n, stream),  \
       copy_class(COPY_DEFAULT, (void *)to, (const void *)from), n, (void)0)                        \
     X(cuMemcpyHtoD_v2, (uint64_t to, const void *from, size_t n), (to, from, n),                   \
@@ -152,15 +164,30 @@ struct probe_dim3 { /* dim3: passed by value */
       (to, from, n, stream), copy_class(COPY_D2H, to, NULL), n, (void)0)                           \
     X(cuMemcpyDtoDAsync_v2, (uint64_t to, uint64_t from, size_t n, void *stream),                  \
       (to, from, n, stream), LEAT_CUDA_D2D, n, (void)0)                                            \
-    PROBE_HANDLE(X, cuStreamSynchronize, SYNC)                                                     \
-    X(cuCtxSynchronize, (void), (), LEAT_CUDA_SYNC, 0, (void)0)                                    \
+    PROBE_DRAIN(X, cuStreamSynchronize, (void *stream), (stream))                                  \
+    PROBE_DRAIN(X, cuCtxSynchronize, (void), ())                                                   \
     PROBE_HANDLE(X, cuEventSynchronize, EVENT_SYNC)                                                \
     X(cuMemAlloc_v2, (uint64_t * at, size_t n), (at, n), LEAT_CUDA_ALLOC, n, (void)0)              \
     X(cuMemFree_v2, (uint64_t at), (at), (host_memory_doubt(), LEAT_CUDA_FREE), 0, (void)0)
 
+/* Calls that are not counted, only noticed by the clock of the device (gpu_clock.h):
+ *
+ *     X(name, parameters, arguments, before, after)        `after` sees the call's `result`
+ */
+#define PROBE_CUDA_NOTICED(X)                                                                      \
+    X(cudaGetDevice, (int *device), (device), gpu_clock_asked(), gpu_clock_after())                \
+    X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), gpu_clock_capture(1),      \
+      gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
+    X(cudaStreamBeginCaptureToGraph,                                                               \
+      (void *stream, void *graph, const void *needs, const void *data, size_t count, int mode),    \
+      (stream, graph, needs, data, count, mode), gpu_clock_capture(1),                             \
+      gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
+    X(cudaStreamEndCapture, (void *stream, void **graph), (stream, graph), (void)0,                \
+      gpu_clock_capture(-1))
+
 enum probe_call {
-#define X(name, parameters, arguments, class, bytes, after) PROBE_##name,
-    PROBE_CUDA_CALLS(X)
+#define X(name, ...) PROBE_##name,
+    PROBE_CUDA_CALLS(X) PROBE_CUDA_NOTICED(X)
 #undef X
         PROBE_CALLS
 };

@@ -14,8 +14,8 @@ static _Atomic uint64_t objects_ready; /* bit for each */
 static struct next_object anybody;     /* callers that have no object of their own */
 
 static const char *const names[PROBE_CALLS] = {
-#define X(name, parameters, arguments, class, bytes, after) #name,
-    PROBE_CUDA_CALLS(X)
+#define X(name, ...) #name,
+    PROBE_CUDA_CALLS(X) PROBE_CUDA_NOTICED(X)
 #undef X
 };
 

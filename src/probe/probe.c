@@ -2,6 +2,7 @@
  *
  * Functions of CUDA's runtime and driver are defined here under their own names, so that the
  * dynamic loader binds calls to them; each counts and goes on to the real one (next_definition.h).
+ * The time of the device is measured on the way (gpu_clock.h).
  * Nothing is written anywhere: the recorder in the same process (src/record), which finds
  * leat_probe_read() by its name, reads the sums at the end of each step and puts them where leat
  * sees them. Who wants to know where in the program it copies and waits is called
@@ -19,10 +20,12 @@
  */
 #include "probe/call_counters.h"
 #include "probe/cuda_calls.h"
+#include "probe/gpu_clock.h"
 #include "probe/host_memory.h"
 #include "probe/next_definition.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { NO_DEVICE = 100 }; /* cudaErrorNoDevice, CUDA_ERROR_NO_DEVICE */
 
@@ -67,6 +70,31 @@ static void tell_watcher(enum leat_cuda_class class, uint64_t start, uint64_t en
         seen(class, call_nanoseconds(end > start ? end - start : 0), bytes);
 }
 
+static enum leat_cuda_class copy_begins(int kind, const void *to, const void *from, void *stream,
+                                        uint64_t bytes)
+{
+    enum leat_cuda_class class = copy_class(kind, to, from);
+    bool to_device = class == LEAT_CUDA_H2D_PINNED || class == LEAT_CUDA_H2D_PAGEABLE;
+    gpu_clock_copy_begins(stream, to_device ? bytes : 0);
+    return class;
+}
+
+static inline enum leat_cuda_class launch_class(void *stream)
+{
+    gpu_clock_launch(stream);
+    return LEAT_CUDA_LAUNCH;
+}
+
+/* cudaLaunchConfig_t and CUlaunchConfig have the stream at the same place. */
+static void *config_stream(const void *config)
+{
+    enum { STREAM_AT = 32 };
+    void *stream = NULL;
+    if (config)
+        memcpy(&stream, (const char *)config + STREAM_AT, sizeof stream);
+    return stream;
+}
+
 /* `bytes` and `after` use the parameters, so they are evaluated where those are in scope; and
  * before the call is left, so that a signal handler never meets a table that is being changed. */
 #define X(name, parameters, arguments, class, bytes, after)                                        \
@@ -93,6 +121,24 @@ static void tell_watcher(enum leat_cuda_class class, uint64_t start, uint64_t en
 PROBE_CUDA_CALLS(X)
 #undef X
 
+#define X(name, parameters, arguments, before, after)                                              \
+    int name parameters __attribute__((visibility("default")));                                    \
+    int name parameters                                                                            \
+    {                                                                                              \
+        int(*next) parameters =                                                                    \
+            (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
+        if (!next)                                                                                 \
+            return NO_DEVICE;                                                                      \
+        if (call_thread.depth)                                                                     \
+            return next arguments;                                                                 \
+        before;                                                                                    \
+        int result = next arguments;                                                               \
+        after;                                                                                     \
+        return result;                                                                             \
+    }
+PROBE_CUDA_NOTICED(X)
+#undef X
+
 /* See LEAT_PROBE_READ in recorder.h. */
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     __attribute__((visibility("default")));
@@ -107,8 +153,23 @@ void leat_probe_watch(leat_probe_seen_fn seen)
     atomic_store_explicit(&watcher, seen, memory_order_release);
 }
 
+/* See LEAT_PROBE_MARK and LEAT_PROBE_CLOCK in recorder.h. */
+void leat_probe_mark(enum leat_clock_phase phase) __attribute__((visibility("default")));
+void leat_probe_mark(enum leat_clock_phase phase)
+{
+    gpu_clock_mark(phase);
+}
+
+int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
+    __attribute__((visibility("default")));
+int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
+{
+    return phases == LEAT_CLOCK_PHASES_COUNT && gpu_clock_read(ret_totals);
+}
+
 static void after_fork_in_child(void)
 {
+    gpu_clock_forget();
     atomic_store(&watcher, NULL);
     call_counters_forget();
     host_memory_forget();

@@ -9,7 +9,7 @@
  *     parts:   one histogram a loader and part, for what comes too often to be a record
  *     lines:   one entry a line of code that the sampler has found at work
  *     engines: one a loader, for those that leat's own threads serve: what their stages took
- *     cuda:    calls of CUDA, as they stood at three moments
+ *     cuda:    calls of CUDA, as they stood at three moments; after it the clock of the device
  *     cuda_lines: one entry a line of code that copies or waits (behind cuda)
  *
  *     ring:  head (producer) ─► next place to write       head - tail <= RING_RECORDS
@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 5u
+#define REC_VERSION 6u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -116,6 +116,10 @@ struct rec_cuda_line { /* what names it is set before cuda_lines_used counts it 
     char function[REC_FUNCTION_BYTES];
 };
 
+struct rec_clock { /* so far; written with the table above */
+    _Atomic uint64_t n, device_ns, idle_ns, hidden_ns;
+};
+
 struct rec {
     uint64_t t0_ns, t1_ns;
     uint64_t arg;
@@ -178,6 +182,7 @@ struct rec_area {
     struct rec_line lines[REC_LINES];
     struct rec_engine engines[REC_LOADERS];
     struct rec_cuda cuda;
+    struct rec_clock clock[LEAT_CLOCK_PHASES_COUNT];
     struct rec_cuda_line cuda_lines[REC_CUDA_LINES];
 };
 

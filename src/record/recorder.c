@@ -35,6 +35,8 @@ static atomic_int hopeless;           /* leat could not be reached: do not try a
 static atomic_int wanted;             /* open was called in this process or an ancestor */
 
 static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
+static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
+static _Atomic(leat_probe_clock_fn) read_clock;
 static struct {
     atomic_flag busy;         /* a thread is at it: the others let it be */
     atomic_int begun, trains; /* a batch has come; an optimizer has made a step */
@@ -156,6 +158,8 @@ static int open_locked(void)
     if (!handler_set) {
         handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
         atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
+        atomic_store(&mark_probe, (leat_probe_mark_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MARK));
+        atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
     }
     if (atomic_load(&read_probe))
         atomic_fetch_or(&fresh->header.signals, LEAT_SIGNAL_CUDA);
@@ -194,6 +198,27 @@ static void put_cuda(struct rec_cuda *table, enum rec_cuda_when when,
     }
 }
 
+static void put_clock(struct rec_clock *table)
+{
+    leat_probe_clock_fn probe = atomic_load_explicit(&read_clock, memory_order_relaxed);
+    struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
+    if (!probe || !probe(LEAT_CLOCK_PHASES_COUNT, totals))
+        return;
+    for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++) {
+        atomic_store_explicit(&table[k].n, totals[k].n, memory_order_relaxed);
+        atomic_store_explicit(&table[k].device_ns, totals[k].device_ns, memory_order_relaxed);
+        atomic_store_explicit(&table[k].idle_ns, totals[k].idle_ns, memory_order_relaxed);
+        atomic_store_explicit(&table[k].hidden_ns, totals[k].hidden_ns, memory_order_relaxed);
+    }
+}
+
+void leat_clock_mark(enum leat_clock_phase phase)
+{
+    leat_probe_mark_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
+    if (mark && atomic_load_explicit(&area, memory_order_relaxed))
+        mark(phase);
+}
+
 /* Puts what the probe has counted into the shared memory. A step ends with its optimizer; where
  * there is none, in an inference, with the batch that follows. What came before the first batch is
  * kept apart: making a model and its first use of libraries are no part of a step. LEAT_REC_NONE:
@@ -216,6 +241,7 @@ static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
             atomic_fetch_add(&cuda.steps, 1);
         }
         put_cuda(&a->cuda, REC_CUDA_LAST, totals);
+        put_clock(a->clock);
         atomic_fetch_add(&a->header.cuda_used, 1);
     }
     atomic_flag_clear(&cuda.busy);

@@ -185,6 +185,11 @@ int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cud
                 at[when][k] = (struct leat_cuda_total){reader->area->cuda.of[when][k].n,
                                                        reader->area->cuda.of[when][k].ns,
                                                        reader->area->cuda.of[when][k].bytes};
+        for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++) {
+            const struct rec_clock *c = &reader->area->clock[k];
+            ret_cuda->clock[k] =
+                (struct leat_clock_total){c->n, c->device_ns, c->idle_ns, c->hidden_ns};
+        }
         uint32_t after = atomic_load(used);
         if (before == after && !(after & 1))
             break;

@@ -69,6 +69,7 @@ int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
 enum ring_cuda_span { RING_CUDA_BEFORE, RING_CUDA_STEPS, RING_CUDA_AFTER, RING_CUDA_SPANS };
 struct ring_cuda {
     struct leat_cuda_total of[RING_CUDA_SPANS][LEAT_CUDA_CLASSES_COUNT];
+    struct leat_clock_total clock[LEAT_CLOCK_PHASES_COUNT]; /* of the device, so far */
 };
 int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cuda);
 

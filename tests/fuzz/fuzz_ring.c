@@ -26,6 +26,7 @@ static void scribble(struct rec_area *area, const uint8_t *data, size_t size)
         {area->engines,               2 * sizeof(struct rec_engine)},
         {&area->cuda,                 sizeof area->cuda            },
         {area->cuda_lines,            2 * sizeof *area->cuda_lines },
+        {area->clock,                 sizeof area->clock           },
     };
     for (size_t i = 0; i < sizeof regions / sizeof *regions && size; i++) {
         size_t n = size < regions[i].bytes ? size : regions[i].bytes;

@@ -38,6 +38,9 @@ int cudaHostAlloc(void **at, size_t n, unsigned flags);
 int cudaFreeHost(void *at);
 int cudaHostRegister(void *at, size_t n, unsigned flags);
 int cudaHostUnregister(void *at);
+int cudaGetDevice(int *device);
+int cudaStreamBeginCapture(void *stream, int mode);
+int cudaStreamEndCapture(void *stream, void **graph);
 
 /* fake_driver.c */
 extern _Atomic long fake_asked;               /* how often the driver was asked about an address */
@@ -45,5 +48,13 @@ extern const void *fake_pinned, *fake_device; /* what it then says, of these add
 int cuStreamSynchronize(void *stream);
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
 int cuPointerGetAttribute(void *data, int attribute, uint64_t address);
+/* Events. The device has work until `fake_busy_until_ns`; what is recorded earlier comes then. */
+extern uint64_t fake_busy_until_ns;
+extern _Atomic long fake_events; /* recorded */
+extern void *fake_event_stream;  /* of the last */
+int cuEventCreate(void **event, unsigned flags);
+int cuEventRecord(void *event, void *stream);
+int cuEventElapsedTime(float *ms, void *from, void *to);
+int cuStreamIsCapturing(void *stream, int *status);
 
 #endif

@@ -119,3 +119,19 @@ int cudaHostUnregister(void *at)
 {
     return called();
 }
+
+int cudaGetDevice(int *device)
+{
+    *device = 0;
+    return called();
+}
+
+int cudaStreamBeginCapture(void *stream, int mode)
+{
+    return called();
+}
+
+int cudaStreamEndCapture(void *stream, void **graph)
+{
+    return called();
+}

@@ -1,6 +1,8 @@
 /* fake_driver.c: see fake_cuda.h. */
 #include "fake_cuda.h"
 
+#include <time.h>
+
 _Atomic long fake_asked;
 const void *fake_pinned, *fake_device;
 
@@ -22,5 +24,50 @@ int cuPointerGetAttribute(void *data, int attribute, uint64_t address)
         (address != (uintptr_t)fake_pinned && address != (uintptr_t)fake_device))
         return INVALID_VALUE;
     *(unsigned *)data = address == (uintptr_t)fake_pinned ? HOST : DEVICE;
+    return 0;
+}
+
+uint64_t fake_busy_until_ns;
+_Atomic long fake_events;
+void *fake_event_stream;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int cuEventCreate(void **event, unsigned flags)
+{
+    static uint64_t times[1024];
+    static int used;
+    if (used == 1024)
+        return 2;
+    *event = &times[used++];
+    return 0;
+}
+
+int cuEventRecord(void *event, void *stream)
+{
+    uint64_t now = now_ns();
+    *(uint64_t *)event = now < fake_busy_until_ns ? fake_busy_until_ns : now;
+    fake_event_stream = stream;
+    fake_events++;
+    return 0;
+}
+
+int cuEventElapsedTime(float *ms, void *from, void *to)
+{
+    enum { NOT_READY = 600 };
+    if (*(uint64_t *)to > now_ns())
+        return NOT_READY;
+    *ms = (float)((double)(*(uint64_t *)to - *(uint64_t *)from) / 1e6);
+    return 0;
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    *status = 0;
     return 0;
 }

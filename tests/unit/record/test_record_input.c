@@ -434,6 +434,25 @@ int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     return probe_calls > 0;
 }
 
+int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
+    __attribute__((visibility("default")));
+int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
+{
+    assert_int_equal(phases, LEAT_CLOCK_PHASES_COUNT);
+    memset(ret_totals, 0, phases * sizeof *ret_totals);
+    ret_totals[LEAT_CLOCK_INPUT] = (struct leat_clock_total){
+        probe_calls, 1000 * probe_calls, 100 * probe_calls, 10 * probe_calls};
+    ret_totals[LEAT_CLOCK_OTHER].n = 1;
+    return 1;
+}
+
+static int marked[LEAT_CLOCK_PHASES_COUNT];
+void leat_probe_mark(enum leat_clock_phase phase) __attribute__((visibility("default")));
+void leat_probe_mark(enum leat_clock_phase phase)
+{
+    marked[phase]++;
+}
+
 static void call_cuda(uint64_t more, enum leat_record_kind then)
 {
     probe_calls += more;
@@ -452,7 +471,11 @@ static void train_with_cuda(void)
     }
     call_cuda(30, LEAT_REC_FETCH); /* an evaluation */
     call_cuda(11, LEAT_REC_NONE);
+    leat_clock_mark(LEAT_CLOCK_BACKWARD);
+    assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
     leat_recorder_close();
+    leat_clock_mark(LEAT_CLOCK_BACKWARD); /* nobody wants to know */
+    assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
 }
 
 static void tell_cuda_lines(void)
@@ -524,6 +547,12 @@ static void calls_of_cuda_are_told_by_span(void **state)
     assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].bytes, 13700);
     assert_int_equal(calls.of[RING_CUDA_AFTER][LEAT_CUDA_LAUNCH].n, 42);
     assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_SYNC].n, 0);
+    const struct leat_clock_total *input = &calls.clock[LEAT_CLOCK_INPUT];
+    assert_int_equal(input->n, 7 + 23 * 6 + 30 + 11);
+    assert_int_equal(input->device_ns, 1000 * input->n);
+    assert_int_equal(input->idle_ns, 100 * input->n);
+    assert_int_equal(input->hidden_ns, 10 * input->n);
+    assert_int_equal(calls.clock[LEAT_CLOCK_OTHER].n, 1);
     reader.area->cuda.of[REC_CUDA_STEPPED][LEAT_CUDA_LAUNCH].n =
         3; /* scribbled: less than before */
     assert_true(ring_reader_cuda(&reader, &calls));

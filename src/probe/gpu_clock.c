@@ -1,0 +1,410 @@
+/* gpu_clock.c: see gpu_clock.h.
+ *
+ * Events lie in a ring. A stretch reaches from one to the next; what is known of it stands with the
+ * later of the two. The oldest are read when a step begins, as far as the device has come: asking for
+ * the time between two events says at once whether both have passed.
+ *
+ *     read ─►  E0 ──work── E1 ──quiet── E2 ──work── E3 ...  ◄─ put
+ *
+ * One thread at a time has the clock (`busy`); another that comes meanwhile leaves it alone.
+ */
+#include "probe/gpu_clock.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+enum {
+    EVENTS = 512,
+    SITES = 8,            /* of each phase that are remembered */
+    GAP_US = 250,         /* shorter pauses between calls are the host at work */
+    COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
+    WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
+    COST_SHARE = 200,     /* at most this part of the time is spent here */
+    COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else */
+    NOT_READY = 600,      /* CUDA_ERROR_NOT_READY */
+    NO_SITE = 0
+};
+
+enum stretch {
+    STRETCH_FIRST, /* none: what came before was not followed */
+    STRETCH_WORK,
+    STRETCH_QUIET, /* nothing was launched: all of it is idle */
+    STRETCH_GAP    /* work, then nothing for `quiet_ns`: no more than that is idle */
+};
+
+struct entry {
+    void *event;
+    enum stretch stretch;
+    enum leat_clock_phase charge;
+    uint64_t quiet_ns; /* of the host */
+};
+
+struct gpu_clock gpu_clock;
+__thread struct gpu_clock_thread gpu_clock_thread;
+
+/* All of it belongs to whoever has set `busy`, but for `capturing`. */
+static struct {
+    atomic_flag busy;
+    bool broken, continuous, marked_input;
+    enum leat_clock_phase phase;
+    int steps;
+    uint64_t put, read; /* counts of entries; the entry before `read` is still there */
+    struct entry ring[EVENTS];
+    uint64_t event_ticks; /* when the last event was put */
+    uint64_t alloc_ticks; /* spent in the allocator since then */
+    uint64_t begin_ns, begin_ticks, cost_ticks;
+    double ns_per_tick;
+    uint32_t sites[LEAT_CLOCK_PHASES_COUNT + 1][SITES]; /* the last: skipped */
+    uint32_t sites_learned[LEAT_CLOCK_PHASES_COUNT + 1];
+    struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
+    _Atomic int capturing;
+} own = {.busy = ATOMIC_FLAG_INIT};
+
+/* ---- the driver --------------------------------------------------------------------------- */
+
+static struct {
+    int (*create)(void **event, unsigned flags);
+    int (*record)(void *event, void *stream);
+    int (*elapsed)(float *ms, void *from, void *to);
+    int (*capturing)(void *stream, int *status);
+} driver;
+
+static bool find_driver(void)
+{
+    void *handle = driver.create ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (handle) {
+        *(void **)&driver.create = dlsym(handle, "cuEventCreate");
+        *(void **)&driver.record = dlsym(handle, "cuEventRecord");
+        *(void **)&driver.elapsed = dlsym(handle, "cuEventElapsedTime");
+        *(void **)&driver.capturing = dlsym(handle, "cuStreamIsCapturing");
+    }
+    bool found = driver.create && driver.record && driver.elapsed && driver.capturing;
+    if (!found) {
+        driver.create = NULL;
+        dlerror(); /* nobody else's */
+    }
+    return found;
+}
+
+/* ---- who has the clock -------------------------------------------------------------------- */
+
+static bool take_clock(uint64_t *ret_start)
+{
+    if (atomic_flag_test_and_set_explicit(&own.busy, memory_order_acquire))
+        return false;
+    *ret_start = call_ticks();
+    return true;
+}
+
+static void leave_clock(uint64_t start)
+{
+    uint64_t spent = call_ticks() - start, most = atomic_load(&gpu_clock.gap_ticks) / COST_PART;
+    own.cost_ticks += spent < most ? spent : most;
+    atomic_flag_clear_explicit(&own.busy, memory_order_release);
+}
+
+static void stop_clock(void)
+{
+    own.continuous = false;
+    atomic_store(&gpu_clock.on, false);
+}
+
+/* The driver has refused something: the program may have reset the device, or uses several. */
+static void end_clock(void)
+{
+    own.broken = true;
+    stop_clock();
+}
+
+static uint64_t to_ns(uint64_t ticks)
+{
+    return (uint64_t)((double)ticks * own.ns_per_tick);
+}
+
+/* ---- where gaps begin ----------------------------------------------------------------------- */
+
+static void learn_site(uint32_t beat)
+{
+    uint32_t *sites = own.sites[own.phase];
+    for (int i = 0; i < SITES; i++)
+        if (sites[i] == beat)
+            return;
+    sites[own.sites_learned[own.phase]++ % SITES] = beat;
+}
+
+static void expect_site(uint32_t beat)
+{
+    uint32_t next = NO_SITE;
+    for (int i = 0; i < SITES; i++) {
+        uint32_t site = own.sites[own.phase][i];
+        if (site > beat && (next == NO_SITE || site < next))
+            next = site;
+    }
+    atomic_store(&gpu_clock.site, next);
+}
+
+/* ---- putting events ----------------------------------------------------------------------- */
+
+static bool may_record(void)
+{
+    int status = 0;
+    if (atomic_load(&own.capturing) > 0)
+        return false;
+    if (own.put - own.read >= EVENTS - 1) /* the one before `read` is still needed */
+        return false;
+    if (driver.capturing(atomic_load(&gpu_clock.stream), &status) != 0) {
+        end_clock();
+        return false;
+    }
+    return status == 0;
+}
+
+/* Whom the time since the last event is charged to. */
+static enum leat_clock_phase blame(uint64_t quiet)
+{
+    if (own.alloc_ticks > quiet / 2)
+        return LEAT_CLOCK_ALLOCATOR;
+    if (atomic_load(&gpu_clock.drained) && quiet <= atomic_load(&gpu_clock.gap_ticks))
+        return LEAT_CLOCK_SYNC;
+    return own.phase;
+}
+
+/* Ends the stretch since the last event with a new one. */
+static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase charge,
+                      uint64_t quiet)
+{
+    struct entry *e = &own.ring[own.put % EVENTS];
+    if (!may_record()) {
+        own.continuous = false;
+        return;
+    }
+    if ((!e->event && driver.create(&e->event, 0) != 0) ||
+        driver.record(e->event, atomic_load(&gpu_clock.stream)) != 0) {
+        end_clock();
+        return;
+    }
+    e->stretch = own.continuous ? stretch : STRETCH_FIRST;
+    e->charge = charge;
+    e->quiet_ns = to_ns(quiet);
+    own.put++;
+    own.continuous = true;
+    own.event_ticks = now;
+    own.alloc_ticks = 0;
+    atomic_store(&gpu_clock.fresh, 0);
+    atomic_store(&gpu_clock.drained, false);
+}
+
+/* An event now; what it ends is seen from the beats. */
+static void put_here(uint64_t now)
+{
+    uint64_t last = atomic_load(&gpu_clock.last_ticks), pause = now > last ? now - last : 0;
+    if (atomic_load(&gpu_clock.fresh) == 0) {
+        put_event(now, STRETCH_QUIET, blame(pause), now - own.event_ticks);
+    } else if (pause > atomic_load(&gpu_clock.gap_ticks)) {
+        learn_site(atomic_load(&gpu_clock.beats));
+        put_event(now, STRETCH_GAP, blame(pause), pause);
+    } else {
+        put_event(now, STRETCH_WORK, own.phase, 0);
+    }
+}
+
+void gpu_clock_pause_ends(uint64_t now)
+{
+    uint64_t start;
+    if (!take_clock(&start))
+        return;
+    put_here(now);
+    leave_clock(start);
+}
+
+void gpu_clock_site_comes(void)
+{
+    uint64_t start;
+    if (!take_clock(&start))
+        return;
+    expect_site(atomic_load(&gpu_clock.beats));
+    put_here(start);
+    leave_clock(start);
+}
+
+/* ---- copies, waits, the allocator, captures ------------------------------------------------- */
+
+void gpu_clock_copy_begins(void *stream, uint64_t bytes)
+{
+    uint64_t start;
+    if (!gpu_clock_follows() || stream != gpu_clock_thread.stream)
+        return;
+    if (bytes < COPY_BYTES) {
+        gpu_clock_before();
+        return;
+    }
+    if (!take_clock(&start))
+        return;
+    put_here(start);
+    gpu_clock_thread.copying = true;
+    leave_clock(start);
+}
+
+void gpu_clock_copy_ends(void)
+{
+    uint64_t start;
+    if (!gpu_clock_thread.copying) {
+        gpu_clock_after();
+        return;
+    }
+    gpu_clock_thread.copying = false;
+    if (!take_clock(&start))
+        return;
+    put_event(start, STRETCH_QUIET, LEAT_CLOCK_H2D, start - own.event_ticks);
+    atomic_store(&gpu_clock.last_ticks, start);
+    leave_clock(start);
+}
+
+void gpu_clock_drain_begins(void)
+{
+    uint64_t start;
+    if (!gpu_clock_follows() || atomic_load(&gpu_clock.fresh) == 0 || !take_clock(&start))
+        return;
+    put_here(start);
+    leave_clock(start);
+}
+
+void gpu_clock_drained(void)
+{
+    if (!gpu_clock_follows())
+        return;
+    atomic_store(&gpu_clock.last_ticks, call_ticks());
+    atomic_store(&gpu_clock.drained, true);
+}
+
+void gpu_clock_allocated(uint64_t ticks)
+{
+    uint64_t start;
+    if (!gpu_clock_follows() || !take_clock(&start))
+        return;
+    own.alloc_ticks += ticks;
+    leave_clock(start);
+}
+
+void gpu_clock_capture(int change)
+{
+    atomic_fetch_add(&own.capturing, change);
+}
+
+/* ---- reading events ----------------------------------------------------------------------- */
+
+static void add_stretch(const struct entry *e, uint64_t device_ns)
+{
+    struct leat_clock_total *t = &own.totals[e->charge];
+    uint64_t idle = e->stretch == STRETCH_WORK ? 0 : device_ns;
+    if (e->stretch == STRETCH_GAP && idle > e->quiet_ns)
+        idle = e->quiet_ns;
+    t->device_ns += device_ns;
+    t->idle_ns += idle;
+    t->hidden_ns += e->quiet_ns > idle ? e->quiet_ns - idle : 0;
+    t->n += e->stretch != STRETCH_WORK;
+}
+
+static void read_events(void)
+{
+    while (own.read < own.put && atomic_load(&own.capturing) == 0) {
+        const struct entry *e = &own.ring[own.read % EVENTS];
+        float ms = 0;
+        if (e->stretch != STRETCH_FIRST) {
+            int result = driver.elapsed(&ms, own.ring[(own.read - 1) % EVENTS].event, e->event);
+            if (result == NOT_READY)
+                return;
+            if (result != 0) {
+                end_clock();
+                return;
+            }
+            add_stretch(e, ms > 0 ? (uint64_t)((double)ms * 1e6) : 0);
+        }
+        own.read++;
+    }
+}
+
+/* ---- steps and phases ----------------------------------------------------------------------- */
+
+static void set_rate(uint64_t now)
+{
+    uint64_t ns = clock_now_ns() - own.begin_ns, ticks = now - own.begin_ticks;
+    own.ns_per_tick = ns && ticks ? (double)ns / (double)ticks : 1;
+    atomic_store(&gpu_clock.gap_ticks, (uint64_t)(GAP_US * 1e3 / own.ns_per_tick));
+}
+
+/* A step begins: is it one to follow? */
+static void begin_step(uint64_t now)
+{
+    if (own.steps++ == 0) {
+        own.begin_ns = clock_now_ns();
+        own.begin_ticks = now;
+        own.cost_ticks = 0;
+        return;
+    }
+    set_rate(now);
+    if (atomic_load(&gpu_clock.on))
+        read_events();
+    bool dear = own.cost_ticks * COST_SHARE > now - own.begin_ticks;
+    bool on = own.steps > WARM_STEPS && !own.broken && !dear && find_driver();
+    if (on && atomic_load(&gpu_clock.stream) != gpu_clock_thread.stream) {
+        own.continuous = false;
+        atomic_store(&gpu_clock.stream, gpu_clock_thread.stream);
+    }
+    if (!on && own.continuous && !own.broken)
+        put_here(now); /* the step that ends is whole */
+    if (!on)
+        stop_clock();
+    else
+        atomic_store(&gpu_clock.on, true);
+}
+
+static bool begins_step(enum leat_clock_phase phase)
+{
+    own.marked_input |= phase == LEAT_CLOCK_INPUT;
+    return phase == LEAT_CLOCK_INPUT ||
+           (phase == LEAT_CLOCK_OTHER && !own.marked_input && own.phase == LEAT_CLOCK_OPTIMIZER);
+}
+
+void gpu_clock_mark(enum leat_clock_phase phase)
+{
+    uint64_t start;
+    if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_SKIPPED ||
+        !take_clock(&start))
+        return;
+    bool skipped = own.phase == LEAT_CLOCK_SKIPPED || phase == LEAT_CLOCK_SKIPPED;
+    if (begins_step(phase))
+        begin_step(start);
+    if (skipped)
+        own.continuous = false;
+    if (phase == LEAT_CLOCK_SKIPPED)
+        atomic_store(&gpu_clock.on, false);
+    if (atomic_load(&gpu_clock.on))
+        put_here(start);
+    own.phase = phase;
+    atomic_store(&gpu_clock.beats, 0);
+    expect_site(0);
+    atomic_store(&gpu_clock.last_ticks, call_ticks());
+    leave_clock(start);
+}
+
+bool gpu_clock_read(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT])
+{
+    uint64_t start;
+    if (!take_clock(&start))
+        return false;
+    bool any = own.read > 1;
+    memcpy(ret_totals, own.totals, sizeof own.totals);
+    leave_clock(start);
+    return any;
+}
+
+void gpu_clock_forget(void)
+{
+    if (own.steps > 0 || atomic_load(&own.capturing)) /* most forks: no page is touched */
+        memset(&own, 0, sizeof own);
+    atomic_flag_clear(&own.busy);
+    if (atomic_load(&gpu_clock.on))
+        atomic_store(&gpu_clock.on, false);
+    gpu_clock_thread = (struct gpu_clock_thread){0};
+}

@@ -1,0 +1,133 @@
+/* gpu_clock.h: how long the device stood idle, and what the host did meanwhile.
+ *
+ * Timing events are put into the stream that the training computes on, at moments at which something
+ * is known of the host; nobody ever waits for one. They stand in the stream behind the work that was
+ * launched before them, so the time between two of them is the device's, whatever the host did:
+ *
+ *     host    launch launch ─E1─ waits for a batch ─E2─ launch ...
+ *     stream  ████████████E1                        E2████            the wait is exposed: E2 - E1
+ *     stream  ████████████████████████████████████E1E2████            the wait is hidden: E2 - E1 = 0
+ *
+ * Where the host launched nothing between two events, all of their distance is idle time: nothing was
+ * there to do. Such quiet stretches are the waits that the hooks announce (gpu_clock_mark), the time
+ * after a synchronisation, and gaps between two launches. Of a gap it is known only afterwards that it
+ * was one: then an event ends it, and the place where it began (the count of calls since the phase
+ * began) is learned, since a training does the same in every step; the next time an event stands there
+ * too. Until then the gap's idle time is known only to be no more than the gap.
+ *
+ *     beat      any call that says that the host is at work: a launch, or cudaGetDevice(), which PyTorch
+ *               calls before and after each operation, also those of cuBLAS that the probe cannot see
+ *     gap       no beat for GAP_US
+ *
+ * What a copy to the device takes on that stream is idle time too, charged to the transfer: nothing
+ * computes on it meanwhile.
+ *
+ * Guarantees
+ *   - No synchronisation, no thread, bounded memory. Nothing while a graph is being captured.
+ *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it whole steps
+ *     are left out, so short steps are sampled.
+ *   - Whatever the driver refuses ends the clock and nothing else.
+ *
+ * Not seen: idle time between launches that follow each other more closely than a gap; work on other
+ * streams and other devices than those of the training's thread.
+ */
+#ifndef LEAT_PROBE_GPU_CLOCK_H
+#define LEAT_PROBE_GPU_CLOCK_H
+
+#include "probe/call_counters.h"
+
+struct gpu_clock { /* what every call looks at; written by whoever holds the clock */
+    _Atomic bool on;
+    _Atomic(void *) stream;
+    _Atomic uint64_t gap_ticks;
+    _Atomic bool drained; /* a synchronisation has emptied the stream, and nothing came since */
+    _Atomic uint64_t last_ticks; /* of the last beat */
+    _Atomic uint32_t beats;      /* since the phase began */
+    _Atomic uint32_t fresh;      /* since the last event */
+    _Atomic uint32_t site;       /* the beat after which the next event is due */
+};
+extern struct gpu_clock gpu_clock;
+
+struct gpu_clock_thread {
+    void *stream; /* of its last launch */
+    bool launched;
+    bool copying;
+};
+extern __thread struct gpu_clock_thread gpu_clock_thread __attribute__((tls_model("initial-exec")));
+
+void gpu_clock_pause_ends(uint64_t now_ticks);
+void gpu_clock_site_comes(void);
+
+/* Whether what this thread does is done to the stream of the clock. */
+static inline bool gpu_clock_follows(void)
+{
+    return atomic_load_explicit(&gpu_clock.on, memory_order_relaxed) && gpu_clock_thread.launched &&
+           gpu_clock_thread.stream == atomic_load_explicit(&gpu_clock.stream, memory_order_relaxed);
+}
+
+static inline void gpu_clock_count(_Atomic uint32_t *counter)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Around a beat. */
+static inline void gpu_clock_before(void)
+{
+    if (!gpu_clock_follows())
+        return;
+    uint64_t now = call_ticks();
+    uint64_t pause = now - atomic_load_explicit(&gpu_clock.last_ticks, memory_order_relaxed);
+    if (pause > atomic_load_explicit(&gpu_clock.gap_ticks, memory_order_relaxed) ||
+        atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
+        gpu_clock_pause_ends(now);
+    atomic_store_explicit(&gpu_clock.last_ticks, now, memory_order_relaxed);
+    gpu_clock_count(&gpu_clock.beats);
+    gpu_clock_count(&gpu_clock.fresh);
+}
+
+/* The same for a call that only asks. An operation that waits for the device does so once more before
+ * it returns: that soon after the wait it is still the same operation. */
+static inline void gpu_clock_asked(void)
+{
+    enum { ECHO_PART = 80 }; /* of a gap: 3 us */
+    if (atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed) &&
+        call_ticks() - atomic_load_explicit(&gpu_clock.last_ticks, memory_order_relaxed) <
+            atomic_load_explicit(&gpu_clock.gap_ticks, memory_order_relaxed) / ECHO_PART)
+        return;
+    gpu_clock_before();
+}
+
+static inline void gpu_clock_after(void)
+{
+    if (!gpu_clock_follows() ||
+        atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&gpu_clock.last_ticks, call_ticks(), memory_order_relaxed);
+    if (atomic_load_explicit(&gpu_clock.beats, memory_order_relaxed) ==
+        atomic_load_explicit(&gpu_clock.site, memory_order_relaxed))
+        gpu_clock_site_comes();
+}
+
+static inline void gpu_clock_launch(void *stream)
+{
+    gpu_clock_thread.stream = stream;
+    gpu_clock_thread.launched = true;
+    gpu_clock_before();
+}
+
+/* A copy to the device of `bytes`, before and after; a wait for the device; a call of the allocator
+ * that took `ticks`; a capture begins (+1) or ends (-1). */
+void gpu_clock_copy_begins(void *stream, uint64_t bytes); /* 0: of another kind */
+void gpu_clock_copy_ends(void);
+void gpu_clock_drain_begins(void);
+void gpu_clock_drained(void);
+void gpu_clock_allocated(uint64_t ticks);
+void gpu_clock_capture(int change);
+
+/* See LEAT_PROBE_MARK and LEAT_PROBE_CLOCK in recorder.h. */
+void gpu_clock_mark(enum leat_clock_phase phase);
+bool gpu_clock_read(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT]);
+void gpu_clock_forget(void); /* in the child of a fork */
+
+#endif

@@ -1,0 +1,262 @@
+/* Tests of the device's clock against a device that is not one (fake_cuda.h): its stream is empty, or
+ * busy until a given moment. Stalls are sleeps, which are never too short; the device's clock is the
+ * host's, so idle time is compared with what the test itself has seen pass. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "leat/recorder.h"
+#include "fake_cuda.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { STALL_MS = 4, STEPS = 6 };
+
+extern void leat_probe_mark(enum leat_clock_phase phase);
+extern int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals);
+
+static const struct fake_dim3 one = {1, 1, 1};
+static void *const stream = (void *)64;
+static struct leat_clock_total before[LEAT_CLOCK_PHASES_COUNT];
+static uint64_t stalled_ns;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void stall(void)
+{
+    struct timespec pause = {0, STALL_MS * 1000000};
+    uint64_t t0 = now_ns();
+    nanosleep(&pause, NULL);
+    stalled_ns += now_ns() - t0;
+}
+
+static void launch(void)
+{
+    cudaLaunchKernel(NULL, one, one, NULL, 0, stream);
+}
+
+/* An operation whose kernel the probe does not see. */
+static void operate_unseen(void)
+{
+    int device;
+    cudaGetDevice(&device);
+    cudaGetDevice(&device);
+}
+
+/* One step that stalls where it is told to. */
+static void step(enum leat_clock_phase where)
+{
+#define AT(phase)                                                                                  \
+    if (where == LEAT_CLOCK_##phase)                                                               \
+    stall()
+    leat_probe_mark(LEAT_CLOCK_INPUT);
+    AT(INPUT);
+    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    launch();
+    operate_unseen();
+    AT(FORWARD);
+    operate_unseen();
+    leat_probe_mark(LEAT_CLOCK_BACKWARD);
+    launch();
+    AT(BACKWARD);
+    launch();
+    leat_probe_mark(LEAT_CLOCK_OTHER);
+    leat_probe_mark(LEAT_CLOCK_OPTIMIZER);
+    launch();
+    AT(OPTIMIZER);
+    leat_probe_mark(LEAT_CLOCK_OTHER);
+    AT(OTHER);
+#undef AT
+}
+
+/* Events are read when a step begins; the one that begins it, with the next. */
+static void read_what_passed(void)
+{
+    leat_probe_mark(LEAT_CLOCK_INPUT);
+    leat_probe_mark(LEAT_CLOCK_INPUT);
+}
+
+/* Steps that cost the clock next to nothing, so that it may follow those that come. */
+static int begin(void **state)
+{
+    struct timespec pause = {0, 20000000};
+    fake_result = 0;
+    fake_busy_until_ns = 0;
+    launch();
+    for (int i = 0; i < 6; i++) {
+        step(LEAT_CLOCK_SYNC);
+        nanosleep(&pause, NULL);
+    }
+    read_what_passed();
+    if (!leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, before))
+        memset(before, 0, sizeof before);
+    stalled_ns = 0;
+    return 0;
+}
+
+static struct leat_clock_total gained(enum leat_clock_phase phase)
+{
+    struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
+    read_what_passed();
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
+    return (struct leat_clock_total){now[phase].n - before[phase].n,
+                                     now[phase].device_ns - before[phase].device_ns,
+                                     now[phase].idle_ns - before[phase].idle_ns,
+                                     now[phase].hidden_ns - before[phase].hidden_ns};
+}
+
+/* A float has 24 bits: of milliseconds, some parts in 10 million are lost. */
+static void assert_is_stall(uint64_t idle_ns)
+{
+    assert_true(idle_ns >= stalled_ns - stalled_ns / 100000);
+    assert_true(idle_ns < 2 * stalled_ns);
+}
+
+static void a_stall_is_charged_to_its_phase(void **state)
+{
+    const enum leat_clock_phase phases[] = {LEAT_CLOCK_INPUT, LEAT_CLOCK_FORWARD,
+                                            LEAT_CLOCK_BACKWARD, LEAT_CLOCK_OPTIMIZER,
+                                            LEAT_CLOCK_OTHER};
+    for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+        begin(NULL);
+        for (int k = 0; k < STEPS; k++)
+            step(phases[i]);
+        assert_is_stall(gained(phases[i]).idle_ns);
+    }
+}
+
+static void a_wait_behind_work_is_hidden(void **state)
+{
+    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    launch();
+    fake_busy_until_ns = now_ns() + 200000000;
+    for (int k = 0; k < STEPS; k++)
+        step(LEAT_CLOCK_INPUT);
+    while (now_ns() < fake_busy_until_ns)
+        stall();
+    step(LEAT_CLOCK_SYNC);
+    struct leat_clock_total input = gained(LEAT_CLOCK_INPUT);
+    assert_true(input.idle_ns < 1000000);
+    assert_true(input.hidden_ns >= STEPS * STALL_MS * 1000000ull);
+}
+
+/* What a gap holds besides is not known at first; it is when its beginning has been learned. */
+static void work_before_a_gap_is_no_idle_time(void **state)
+{
+    for (int k = 0; k < STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        launch();
+        fake_busy_until_ns = now_ns() + STALL_MS * 1000000ull / 2;
+        launch();
+        stall();
+        launch();
+    }
+    uint64_t idle_ns = gained(LEAT_CLOCK_FORWARD).idle_ns;
+    assert_true(idle_ns < stalled_ns * 3 / 4 + STALL_MS * 1000000ull);
+    assert_true(idle_ns > stalled_ns / 4);
+}
+
+static void a_wait_for_the_device_is_the_waits(void **state)
+{
+    for (int k = 0; k < STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        launch();
+        cudaStreamSynchronize(stream);
+        operate_unseen(); /* still the same operation */
+        launch();
+        stall();
+    }
+    assert_int_equal(gained(LEAT_CLOCK_SYNC).n, STEPS);
+}
+
+static void a_large_copy_is_the_transfers(void **state)
+{
+    static char pageable[1 << 20];
+    for (int k = 0; k < STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        launch();
+        cudaMemcpyAsync(pageable, pageable, sizeof pageable, 1, stream);
+        cudaMemcpyAsync(pageable, pageable, 16, 1, stream);
+        cudaMemcpyAsync(pageable, pageable, sizeof pageable, 1, (void *)128);
+        launch();
+        stall();
+    }
+    assert_int_equal(gained(LEAT_CLOCK_H2D).n, STEPS);
+}
+
+static void nothing_is_recorded_into_a_capture(void **state)
+{
+    void *graph;
+    cudaStreamBeginCapture(stream, 0);
+    long events = fake_events;
+    step(LEAT_CLOCK_FORWARD);
+    assert_int_equal(fake_events, events);
+    cudaStreamEndCapture(stream, &graph);
+    step(LEAT_CLOCK_FORWARD);
+    assert_true(fake_events > events);
+    assert_ptr_equal(fake_event_stream, stream);
+}
+
+static void an_evaluation_is_left_out(void **state)
+{
+    leat_probe_mark(LEAT_CLOCK_SKIPPED);
+    launch();
+    stall();
+    launch();
+    uint64_t all = 0;
+    for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++)
+        all += gained((enum leat_clock_phase)k).idle_ns;
+    assert_true(all < stalled_ns);
+}
+
+static void a_costly_clock_leaves_steps_out(void **state)
+{
+    enum { MANY = 100000, EVENTS_A_STEP = 6 };
+    long events = fake_events;
+    for (int k = 0; k < MANY; k++)
+        step(LEAT_CLOCK_SYNC);
+    assert_true(fake_events - events < MANY * EVENTS_A_STEP / 2);
+}
+
+static void a_forked_child_begins_at_nothing(void **state)
+{
+    struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, totals));
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, totals), 1);
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT + 1, totals), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, begin)
+    const struct CMUnitTest tests[] = {
+        TEST(a_stall_is_charged_to_its_phase),
+        TEST(a_wait_behind_work_is_hidden),
+        TEST(work_before_a_gap_is_no_idle_time),
+        TEST(a_wait_for_the_device_is_the_waits),
+        TEST(a_large_copy_is_the_transfers),
+        TEST(nothing_is_recorded_into_a_capture),
+        TEST(an_evaluation_is_left_out),
+        TEST(a_forked_child_begins_at_nothing),
+        TEST(a_costly_clock_leaves_steps_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
