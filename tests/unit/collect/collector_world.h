@@ -234,6 +234,25 @@ static inline int make_area(size_t bytes, struct rec_area **ret_area)
     return fd;
 }
 
+/* One that the collector reads, to be scribbled on. The caller unmaps it. */
+static inline struct rec_area *adopt_area(void)
+{
+    struct rec_area *area;
+    struct leat_err err = {""};
+    int fd = make_area(sizeof *area, &area);
+    area->header.magic = REC_MAGIC;
+    area->header.version = REC_VERSION;
+    assert_int_equal(collector_adopt(w.collector, fd, getpid(), &err), 0);
+    return area;
+}
+
+/* Numbers to scribble. */
+static inline uint64_t scramble(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+    return *seed >> 16;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 #endif

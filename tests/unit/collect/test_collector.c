@@ -348,22 +348,11 @@ static void test_foreign_memory(void **state)
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE recorded = 1"), 0);
 }
 
-static uint64_t scramble(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
-    return *seed >> 16;
-}
-
 /* The owner writes over everything, again and again, while it is read. */
 static void test_scribbled_memory(void **state)
 {
     begin(getpid());
-    struct rec_area *area;
-    struct leat_err err = {""};
-    int fd = make_area(sizeof *area, &area);
-    area->header.magic = REC_MAGIC;
-    area->header.version = REC_VERSION;
-    assert_int_equal(collector_adopt(w.collector, fd, getpid(), &err), 0);
+    struct rec_area *area = adopt_area();
     uint64_t seed = 7;
     for (int round = 0; round < 30; round++) {
         uint64_t *words = (uint64_t *)&area->header.role;

@@ -455,22 +455,11 @@ static void test_many_workers(void **state)
                      (1024 - 64) * (67 - 24));
 }
 
-static uint64_t scramble(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
-    return *seed >> 16;
-}
-
 /* Its owner writes nonsense over parts and lines: rows may be nonsense, but they are rows. */
 static void test_scribbled(void **state)
 {
     begin(getpid());
-    struct rec_area *area;
-    struct leat_err err = {""};
-    int fd = make_area(sizeof *area, &area);
-    area->header.magic = REC_MAGIC;
-    area->header.version = REC_VERSION;
-    assert_int_equal(collector_adopt(w.collector, fd, getpid(), &err), 0);
+    struct rec_area *area = adopt_area();
     uint64_t seed = 11;
     for (int round = 0; round < 12; round++) {
         area->header.role = round % 3;
