@@ -392,6 +392,11 @@ struct leat_loader_options {
     enum leat_when_full when_full;
     struct leat_layout layout;         /* of the variable fields */
     const struct leat_layout *layouts; /* of each field, before `layout`; copied; may be NULL */
+    int device; /* CUDA device + 1: batches are delivered there; 0: where they are made */
+    uint64_t device_bytes; /* most that the slots take on it; 0: a quarter of what is free */
+    int (*current_stream)(int32_t device, void **ret_stream); /* the CUDA stream the calling thread
+                              works on; not 0: unknown. May be NULL. With it a batch may be dropped
+                              while a graph is captured */
     int recorder_loader; /* id + 1 of leat_recorder_loader(): stages are reported to `leat run` */
 };
 
@@ -424,6 +429,9 @@ struct leat_batch {
     const int64_t *indices; /* of each row: which sample it is */
     const int64_t *const *lengths; /* of each variable field: the rows of each sample; else NULL */
     const int64_t *items; /* of each variable field: rows of the longest (PAD) or of all (CONCAT) */
+    void *const
+        *device_data; /* as data, on the device; NULL without one. First leat_batch_wait() */
+    int device;       /* its number */
 };
 
 /* The next batch with one reference, which is the caller's. 1: *ret_batch is set. 0: the epoch is
@@ -431,6 +439,11 @@ struct leat_batch {
  * leat_loader_stop(); -LEAT_E_FULL; the code of a bad sample (on_error RAISE), `err` naming it. */
 int leat_loader_next(struct leat_loader *loader, int timeout_ms, struct leat_batch **ret_batch,
                      struct leat_err *err);
+
+/* With a device: the CUDA stream waits until the batch is there, the caller does not (but for a
+ * stream that captures a graph). What streams were given before the last unref() may still use the
+ * batch afterwards: its memory is written again when all that is done. */
+int leat_batch_wait(struct leat_batch *batch, void *stream, struct leat_err *err);
 
 struct leat_batch *leat_batch_ref(struct leat_batch *batch);
 void leat_batch_unref(struct leat_batch *batch); /* takes NULL */

@@ -102,18 +102,21 @@ static int parse_layouts(PyObject *given, const struct leat_source *source,
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"source",   "batch_size",      "drop_last", "order",    "seed",
-                            "rank",     "world_size",      "threads",   "ahead",    "memory_bytes",
-                            "on_error", "recorder_loader", "layouts",   "autotune", NULL};
+    static char *names[] = {
+        "source",       "batch_size",      "drop_last", "order",    "seed",
+        "rank",         "world_size",      "threads",   "ahead",    "memory_bytes",
+        "on_error",     "recorder_loader", "layouts",   "autotune", "device",
+        "device_bytes", "current_stream",  NULL};
     struct leat_loader_options options = {0};
     PyObject *source_object, *layouts = NULL;
     int order = 0, on_error = 0;
     long long batch_size;
-    unsigned long long seed = 0, memory_bytes = 0;
+    unsigned long long seed = 0, memory_bytes = 0, device_bytes = 0, current_stream = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OL|iiKiiiiKiiOi", names, &source_object, &batch_size, &options.drop_last,
-            &order, &seed, &options.rank, &options.world_size, &options.threads, &options.ahead,
-            &memory_bytes, &on_error, &options.recorder_loader, &layouts, &options.autotune))
+            args, kwargs, "OL|iiKiiiiKiiOiiKK", names, &source_object, &batch_size,
+            &options.drop_last, &order, &seed, &options.rank, &options.world_size, &options.threads,
+            &options.ahead, &memory_bytes, &on_error, &options.recorder_loader, &layouts,
+            &options.autotune, &options.device, &device_bytes, &current_stream))
         return NULL;
     struct leat_source *source = engine_source_of(source_object);
     if (!source)
@@ -122,6 +125,8 @@ static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     options.order = (enum leat_order)order;
     options.seed = seed;
     options.memory_bytes = memory_bytes;
+    options.device_bytes = device_bytes;
+    options.current_stream = (int (*)(int32_t, void **))(uintptr_t)current_stream;
     options.on_error = (enum leat_on_error)on_error;
     struct engine_object *self =
         (struct engine_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
@@ -306,16 +311,17 @@ static int wait_for_batch(struct engine_object *self, int64_t timeout_ms,
     }
 }
 
-/* next(timeout_ms) -> (crowded, fields), None at the end of the epoch, False when it took too
- * long. */
-static PyObject *engine_next(PyObject *object, PyObject *value)
+/* next(timeout_ms, stream) -> (crowded, fields), None at the end of the epoch, False when it took
+ * too long. The CUDA stream waits for a batch on a device. */
+static PyObject *engine_next(PyObject *object, PyObject *args)
 {
     struct engine_object *self = (struct engine_object *)object;
     struct leat_batch *batch;
     struct leat_err err = {{0}};
     int crowded = 0;
-    long long timeout_ms = PyLong_AsLongLong(value);
-    if (timeout_ms == -1 && PyErr_Occurred())
+    long long timeout_ms;
+    unsigned long long stream = 0;
+    if (!PyArg_ParseTuple(args, "L|K", &timeout_ms, &stream))
         return NULL;
     int result = wait_for_batch(self, timeout_ms, &batch, &crowded, &err);
     if (result == -EINTR && PyErr_Occurred())
@@ -326,6 +332,14 @@ static PyObject *engine_next(PyObject *object, PyObject *value)
         Py_RETURN_NONE;
     if (result < 0)
         return engine_raise(result, &err);
+    int failed;
+    Py_BEGIN_ALLOW_THREADS;
+    failed = leat_batch_wait(batch, (void *)(uintptr_t)stream, &err);
+    Py_END_ALLOW_THREADS;
+    if (failed < 0) {
+        leat_batch_unref(batch);
+        return engine_raise(failed, &err);
+    }
     PyObject *fields = engine_batch_fields(batch, engine_source_of(self->source), self->layouts);
     leat_batch_unref(batch);
     return fields ? Py_BuildValue("(iN)", crowded, fields) : NULL;
@@ -411,7 +425,7 @@ static PyMethodDef engine_methods[] = {
     {"resume",  engine_resume,  METH_VARARGS, "resume(state): begins where the state stands."    },
     {"state",   engine_state,   METH_NOARGS,  "state() -> a tuple of numbers, for resume()."     },
     {"submit",  engine_submit,  METH_VARARGS, "submit(address, samples) -> whether it was taken."},
-    {"next",    engine_next,    METH_O,       "next(timeout_ms) -> (crowded, fields)."           },
+    {"next",    engine_next,    METH_VARARGS, "next(timeout_ms, stream) -> (crowded, fields)."   },
     {"batches", engine_batches, METH_NOARGS,  "batches() -> of this rank's epoch."               },
     {"stats",   engine_stats,   METH_NOARGS,  "stats() -> dict."                                 },
     {"errors",  engine_errors,  METH_O,       "errors(first) -> [(epoch, index, text)]."         },

@@ -10,6 +10,8 @@
  *
  * Each capsule has a reference to the batch of its own, which goes with the tensor made of it.
  *
+ * A batch on a device has fixed fields only, and its capsules name the device.
+ *
  * DLPack is a binary contract between libraries; its structs are declared here as version 0 of it
  * has them, which every consumer reads (torch, numpy, JAX, CuPy). A capsule is named "dltensor"
  * until somebody takes it; then its taker calls the deleter, at any time and by any thread, with or
@@ -44,7 +46,7 @@ struct dl_managed {
     void (*deleter)(struct dl_managed *self);
 };
 
-enum { DL_CPU = 1 };
+enum { DL_CPU = 1, DL_CUDA = 2 };
 
 /* Something of a batch; freed by its deleter. */
 struct handed {
@@ -97,7 +99,6 @@ static void describe(struct handed *handed, const struct leat_field *field, cons
     t->dims = dims;
     t->shape = handed->shape;
     t->strides = handed->strides;
-    t->device.type = DL_CPU;
 }
 
 static PyObject *capsule_of(struct leat_batch *batch, const void *data,
@@ -109,6 +110,8 @@ static PyObject *capsule_of(struct leat_batch *batch, const void *data,
     describe(handed, field, counts);
     handed->managed.tensor.data = (void *)data;
     handed->managed.deleter = delete_handed;
+    handed->managed.tensor.device.type = batch->device_data ? DL_CUDA : DL_CPU;
+    handed->managed.tensor.device.id = batch->device_data ? batch->device : 0;
     handed->batch = leat_batch_ref(batch);
     PyObject *capsule = PyCapsule_New(&handed->managed, "dltensor", destroy_capsule);
     if (!capsule)
@@ -158,7 +161,8 @@ PyObject *engine_batch_fields(struct leat_batch *batch, const struct leat_source
         const struct leat_field *field = leat_source_field(source, i);
         PyObject *entry;
         if (!field->variable)
-            entry = capsule_of(batch, batch->data[i], field, samples);
+            entry = capsule_of(batch, (batch->device_data ? batch->device_data : batch->data)[i],
+                               field, samples);
         else if (!layouts || layouts[i].kind == LEAT_LAYOUT_LIST)
             entry = list_of(batch, i, field);
         else

@@ -56,7 +56,9 @@ class _Shared:
 class DataLoader(_TorchLoader[_Sample]):
     """torch.utils.data.DataLoader with its arguments and behaviour, and these of its own:
 
-    device         where the tensors of a batch are to be; None: where they are made
+    device         where the tensors of a batch are to be; None: where they are made. To a GPU
+                   ("cuda", "cuda:1") they are copied ahead of time
+    device_memory  bytes that batches may take on the GPU; None: a quarter of what is free
     order          'full', 'quasi', 'window', 'sequential', or 'torch' for the very order torch's
                    sampler gives; None: 'full' with shuffle=True ('torch' when a generator was
                    given), else 'sequential'. A sampler or batch_sampler is followed as it is
@@ -91,6 +93,7 @@ class DataLoader(_TorchLoader[_Sample]):
         generator=None,
         *,
         device=None,
+        device_memory=None,
         order=None,
         seed=None,
         on_error="raise",
@@ -123,6 +126,7 @@ class DataLoader(_TorchLoader[_Sample]):
         )
         self._leat_shared = _Shared(own_order, bool(shuffle))
         self.device = None if device is None else torch.device(device)
+        self.device_memory = _checked_int("device_memory", device_memory, 1, (1 << 63) - 1)
         self.order = _checked_order(order, shuffle, iterable, own_order)
         self.seed = _checked_int("seed", seed, 0, (1 << 64) - 1)
         drawn_by_torch = order == "torch" or (order is None and generator is not None)

@@ -7,12 +7,18 @@ It is a torch iterator: what looks at those (profilers, `leat run`) sees it too,
 numbers are drawn as torch draws them. A tensor handed out lies in the engine's slot, and the slot
 is not filled again while the tensor, or anything made of its memory, lives.
 
+With device="cuda" the engine also copies: a batch is on its way to the GPU when its last sample is
+made, and what is handed out lies there. The consumer's current stream waits for it, nobody else does.
+
 An engine serves one iterator at a time and is kept for the next one, with its slots and threads.
 """
 
 import array
+import atexit
 import collections
+import ctypes
 import sys
+import weakref
 
 import numpy
 import torch
@@ -22,7 +28,6 @@ from torch.utils.dlpack import from_dlpack
 from leat import _core
 from leat._buckets import BucketSampler
 from leat._collate import Variable
-from leat._loader_torch import move
 
 # Places in the state of an engine, as leat_loader_state has them.
 SEED, EPOCH, SAMPLES, POSITION, SPARE, END = 2, 3, 4, 8, 9, 13
@@ -36,6 +41,7 @@ ON_ERROR = {
 }
 _MADE_BY_ENGINE = object()
 _over = object()
+_on_devices = weakref.WeakSet()  # engines that use CUDA, which goes before the interpreter does
 
 
 class Running:
@@ -84,7 +90,50 @@ def _options(loader, lowered):
         "memory_bytes": loader.memory_budget or 0,
         "on_error": ON_ERROR[loader.on_error],
         "recorder_loader": _recorder_loader(loader),
+        **_device_options(loader, lowered),
     }
+
+
+@atexit.register
+def _leave_devices():
+    for running in list(_on_devices):
+        running.close()
+
+
+def delivers(loader, lowered):
+    """Whether the engine itself brings the batches to a GPU. Fields whose samples differ in length
+    are moved by torch, and so is everything for a GPU that is not NVIDIA's."""
+    device = loader.device
+    fit = device is not None and device.type == "cuda" and not lowered.variable
+    return fit and torch.version.hip is None
+
+
+def _device_options(loader, lowered):
+    if not delivers(loader, lowered):
+        return {}
+    if not torch.cuda.is_available():
+        raise RuntimeError(
+            f"device={str(loader.device)!r}: no NVIDIA driver here (libcuda.so.1), no GPU that it "
+            "shows, or a torch without CUDA: leave device out, or look at torch.cuda.is_available()"
+        )
+    torch.cuda.init()  # first: the context is then the one torch made
+    index = loader.device.index
+    return {
+        "device": 1 + (torch.cuda.current_device() if index is None else index),
+        "device_bytes": loader.device_memory or 0,
+        "current_stream": _current_stream(),
+    }
+
+
+def _current_stream():
+    """The address of torch's C function that tells a thread's current stream; 0: there is none.
+    The engine asks it when a batch is dropped, by whatever thread, with the GIL or without."""
+    try:
+        library = ctypes.CDLL("libtorch_cuda.so", mode=4)  # RTLD_NOLOAD: the one that is there
+        function = library.aoti_torch_get_current_cuda_stream
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    except (OSError, AttributeError):
+        return 0
 
 
 def _engine_for(shared, lowered, options, batch_size):
@@ -98,7 +147,10 @@ def _engine_for(shared, lowered, options, batch_size):
         resting.close()
     source = lowered.source()
     core = _core.Engine(source, batch_size, layouts=_layouts(lowered, source), **options)
-    return Running(key, core, shared.counts)
+    running = Running(key, core, shared.counts)
+    if options.get("device"):
+        _on_devices.add(running)
+    return running
 
 
 def _layouts(lowered, source):
@@ -130,6 +182,7 @@ def _copy(leaf):
 
 class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
     _running = None
+    _delivered = False  # whether the engine made the last batch, where it belongs
 
     def __init__(self, loader, lowered):
         super().__init__(loader)
@@ -149,6 +202,7 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
     def _begin(self, loader):
         this = self._leat_pass = self._shared.current
         self._options = _options(loader, self._lowered)
+        self._device = self._options.get("device", 0) - 1  # the one the engine delivers to, or -1
         self._queue = collections.deque()  # of what was drawn: made by the engine, or to be made
         self._held_back = None
         self._drawn_all = False
@@ -255,9 +309,15 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
             self._rest()
             raise StopIteration
         this.batches += 1
+        if self._device >= 0 and self._delivered:
+            return data
         if self._pin_memory:
             data = dataloader._utils.pin_memory.pin_memory(data, self._pin_memory_device)
-        return data if this.device is None else move(data, this.device)
+        return data if this.mover is None else this.mover(data)
+
+    def _stream(self):
+        """The consumer's, which waits for the batch; 0 where it does not matter."""
+        return torch._C._cuda_getCurrentRawStream(self._device) if self._device >= 0 else 0
 
     def _next_given(self):
         self._draw_more()
@@ -272,10 +332,12 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
             self._fetcher = dataloader._DatasetKind.create_fetcher(
                 self._dataset_kind, self._dataset, True, self._collate_fn, self._drop_last
             )
+        self._delivered = False
         return self._fetcher.fetch(made[0])
 
     def _take(self):
-        got = self._running.core.next(self._timeout_ms)
+        self._delivered = True
+        got = self._running.core.next(self._timeout_ms, self._stream())
         if got is None:
             return _over
         if got is False:

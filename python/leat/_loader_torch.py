@@ -1,8 +1,8 @@
 """Iterators of leat.DataLoader that run through torch's own machinery.
 
 They are torch's iterators with three things added where a batch is taken: the time the consumer
-waited is counted, a batch is moved when a device was asked for, and a state that was loaded is
-honoured. The last needs care, as torch keeps no state of its own:
+waited is counted, a batch is moved when a device was asked for (Mover), and a state that was loaded
+is honoured. The last needs care, as torch keeps no state of its own:
 
     map-style   the index sampler is wrapped. Before its first draw the random state it will draw
                 from is noted; on resuming, that state is put back for the length of the skipped
@@ -36,7 +36,7 @@ class Pass:
         self.running = None  # the engine that has this pass now
         self.sampler = state.get("sampler")  # where a sampler stood that has a state of its own
         self.walk = None  # and its pass
-        self.device = device
+        self.mover = None if device is None else Mover(device)
         self.counts = counts
         self.ended = False
 
@@ -230,20 +230,54 @@ class RankBatches:
         return indices[0] if self.single else indices
 
 
-def move(data, device):
-    """The same structure with its tensors on the device; what is no tensor is left alone."""
+def move(data, device, one=None):
+    """The same structure with its tensors on the device; what is no tensor is left alone. `one`
+    moves a tensor."""
     if isinstance(data, torch.Tensor):
-        return data.to(device, non_blocking=True)
+        return data.to(device, non_blocking=True) if one is None else one(data)
     if isinstance(data, dict):
-        moved = {key: move(value, device) for key, value in data.items()}
+        moved = {key: move(value, device, one) for key, value in data.items()}
         return moved if type(data) is dict else type(data)(moved)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(move(value, device) for value in data))
+        return type(data)(*(move(value, device, one) for value in data))
     if isinstance(data, (list, tuple)):
-        return type(data)(move(value, device) for value in data)
+        return type(data)(move(value, device, one) for value in data)
     if hasattr(data, "to"):
         return data.to(device)
     return data
+
+
+class Mover:
+    """Moves batches to a device. To a GPU they go from page-locked memory on a stream of their own,
+    beside what the consumer's stream still computes; that one then waits for them. What is no
+    plain tensor in the CPU's memory moves as it likes, on the consumer's stream."""
+
+    def __init__(self, device):
+        self.device = device
+        self.copies = None
+
+    def __call__(self, data):
+        device = self.device
+        if device.type != "cuda" or not torch.cuda.is_available():
+            return move(data, device)
+        if torch.cuda.is_current_stream_capturing():  # it may not wait for another one
+            return move(data, device)
+        if self.copies is None:
+            self.copies = torch.cuda.Stream(device)
+        consumer = torch.cuda.current_stream(device)
+        moved = move(data, device, lambda tensor: self._enqueue(tensor, consumer))
+        consumer.wait_stream(self.copies)
+        return moved
+
+    def _enqueue(self, tensor, consumer):
+        plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+        if not plain or tensor.device.type != "cpu":
+            return tensor.to(self.device, non_blocking=True)
+        locked = tensor if tensor.is_pinned() else tensor.pin_memory()
+        with torch.cuda.stream(self.copies):
+            moved = locked.to(self.device, non_blocking=True)
+        moved.record_stream(consumer)
+        return moved
 
 
 class _Counting:
@@ -267,7 +301,7 @@ class _Counting:
             this.counts.wait_ns += time.monotonic_ns() - t0
         this.batches += 1
         this.counts.batches += 1
-        return data if this.device is None else move(data, this.device)
+        return data if this.mover is None else this.mover(data)
 
 
 class _SingleProcessDataLoaderIter(_Counting, _TorchSingle):

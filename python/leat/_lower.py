@@ -16,7 +16,7 @@ from torch.utils.data import sampler as samplers
 from torch.utils.data._utils import collate
 from torch.utils.data.distributed import DistributedSampler
 
-from leat import _collate, _core, data
+from leat import _collate, _core, _loader_engine, data
 from leat._buckets import BucketSampler
 from leat._loader_plan import Plan
 from leat._lowered import NAMES, Lowered, lowered_tensors, only
@@ -215,11 +215,25 @@ def _put_together(found):
     return "stacked as default_collate does"
 
 
+def _device_text(loader, found):
+    """(what, where)."""
+    device = loader.device
+    if device is None or device.type == "cpu":
+        return "cpu", "C"
+    if device.type != "cuda":
+        return str(device), "torch"
+    if found is not None and _loader_engine.delivers(loader, found):
+        budget = loader.device_memory
+        limit = "a quarter of its free memory" if budget is None else f"{budget} bytes of it"
+        return f"{device}: copied from page-locked slots as they fill, at most {limit}", "C"
+    return f"{device}: moved from page-locked memory on a stream of its own", "torch"
+
+
 def plan(loader, found, reasons):
     title = f"{type(loader).__qualname__} over {type(loader.dataset).__qualname__}"
     world = loader._leat_world()
     part = f", rank {world[0]} of {world[1]}" if world[1] > 1 else ""
-    device = "cpu" if loader.device is None else str(loader.device)
+    device = _device_text(loader, found)
     if found is None:
         workers = f"{loader.num_workers} worker processes" if loader.num_workers else "none"
         order = "the given sampler's" if not loader._leat_shared.own_order else "torch's"
@@ -228,7 +242,7 @@ def plan(loader, found, reasons):
             ("order", order + part, "torch"),
             ("batch", f"collate_fn {_name_of(loader.collate_fn)}", "torch"),
             ("workers", workers, "torch"),
-            ("device", device, "torch"),
+            ("device", device[0], "torch"),
         ]
         return Plan(title, rows, reasons)
     size = loader.batch_size
@@ -244,6 +258,6 @@ def plan(loader, found, reasons):
         ("batch", f"{size}, {_put_together(found)}{tail}", "C"),
         ("threads", threads, "C"),
         ("memory", f"at most {limit}", "C"),
-        ("device", device, "C" if device == "cpu" else "torch"),
+        ("device", *device),
     ]
     return Plan(title, rows)

@@ -39,9 +39,9 @@ static void *map_aligned(size_t bytes)
     return area + head;
 }
 
-int block_get(struct block *block, uint64_t bytes)
+static int get(struct block *block, uint64_t bytes, int mapped)
 {
-    *block = (struct block){.mapped = bytes >= MAPPED_BYTES};
+    *block = (struct block){.mapped = mapped};
     if (bytes > BLOCK_MOST_BYTES)
         return -ENOMEM;
     if (block->mapped) {
@@ -55,6 +55,16 @@ int block_get(struct block *block, uint64_t bytes)
         return -ENOMEM;
     block->start = (uint8_t *)(uintptr_t)block_round_up((uintptr_t)block->memory);
     return 0;
+}
+
+int block_get(struct block *block, uint64_t bytes)
+{
+    return get(block, bytes, bytes >= MAPPED_BYTES);
+}
+
+int block_map(struct block *block, uint64_t bytes)
+{
+    return get(block, bytes, 1);
 }
 
 void block_drop(struct block *block)

@@ -22,6 +22,7 @@ struct block {
 };
 
 int block_get(struct block *block, uint64_t bytes); /* 0 or -ENOMEM */
+int block_map(struct block *block, uint64_t bytes); /* the same, in pages of its own */
 void block_drop(struct block *block);               /* also of zeros */
 
 /* What a block of `bytes` takes of the budget. */

@@ -86,6 +86,26 @@ static struct slot *make_slot(struct leat_loader *l)
     return slot;
 }
 
+/* Memory for the slot, here and on the device. */
+static int fill_slot(struct leat_loader *l, struct slot *slot)
+{
+    if (slot_get_memory(slot, &l->layout) < 0)
+        return -ENOMEM;
+    if (!l->device)
+        return 0;
+    l->device_err.text[0] = 0;
+    if (device_slot_get(l->device, &slot->device, slot->block.memory, slot->block.memory_bytes,
+                        l->layout.rows_bytes, &l->device_err) < 0) {
+        slot_drop_memory(slot);
+        return -ENOMEM;
+    }
+    for (uint32_t f = 0; f < l->layout.fields; f++)
+        slot->on_device[f] = (void *)(uintptr_t)(slot->device.memory + l->layout.offset[f]);
+    slot->batch.device_data = slot->on_device;
+    slot->batch.device = l->device->ordinal;
+    return 0;
+}
+
 /* A slot with memory that is in no list; NULL when the budget or the machine has no more. */
 static struct slot *find_slot(struct leat_loader *l)
 {
@@ -102,7 +122,7 @@ static struct slot *find_slot(struct leat_loader *l)
         l->empty = slot->next;
     else
         slot = make_slot(l);
-    if (slot && slot_get_memory(slot, &l->layout) == 0) {
+    if (slot && fill_slot(l, slot) == 0) {
         l->with_memory++;
         return slot;
     }
@@ -145,7 +165,7 @@ static void begin_flight(struct leat_loader *l, struct slot *slot)
     }
     slot->pieces = (slot->batch.samples + l->piece - 1) / l->piece;
     slot->claimed = slot->finished = 0;
-    slot->ready = slot->laid_out = 0;
+    slot->ready = slot->laid_out = slot->copied = 0;
     room_reset(&slot->room);
     slot->read_ns = 0;
     slot->bad_count = 0;
@@ -160,6 +180,8 @@ static void begin_flight(struct leat_loader *l, struct slot *slot)
 void engine_begin_flights(struct leat_loader *l)
 {
     int began = 0, most = l->alone ? 1 : l->options.ahead;
+    if (l->device && !device_usable(l->device))
+        return; /* a child: its slots are not even mapped */
     while (l->flying < most && engine_has_more(l)) {
         if (l->flying && !has_room(l))
             break;
@@ -212,7 +234,7 @@ void engine_return_slot(struct leat_loader *l, struct slot *slot)
 {
     /* Two more than fly: the batch the consumer works on, and the one it still names while it
      * asks for the next. */
-    int enough = l->flying + l->resting >= l->options.ahead + 2;
+    int enough = !l->device && l->flying + l->resting >= l->options.ahead + 2;
     l->held--;
     if (enough) {
         empty_slot(l, slot);
@@ -220,8 +242,11 @@ void engine_return_slot(struct leat_loader *l, struct slot *slot)
     }
     slot->state = SLOT_FREE;
     l->resting++;
-    slot->next = l->free;
-    l->free = slot;
+    struct slot **place = &l->free;
+    while (l->device && *place)
+        place = &(*place)->next;
+    slot->next = *place;
+    *place = slot;
 }
 
 void engine_start_over(struct leat_loader *l, struct slot *slot)
@@ -245,6 +270,7 @@ void engine_unref(struct leat_loader *l)
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->ready);
+    device_close(l->device);
     mem_free(l->slots);
     mem_free(l->errors);
     mem_free(l->given);

@@ -20,6 +20,11 @@
  * new pid, makes the lock anew, takes back every slot that is not held, and starts over at the
  * first batch that was not delivered.
  *
+ * Batches for a GPU (device/device.h). The thread that finishes a batch also enqueues its copy, so
+ * a flight that is ready is on its way; a batch that was repaired is copied again by next(). Its
+ * slots are used in the order they came back, since the one that came back first is the one that
+ * the GPU is done with first; and they keep their memory, since giving it back makes the GPU wait.
+ *
  * One lock for everything: it is taken twice for each piece, and once for each next() and unref().
  */
 #ifndef LEAT_LOAD_ENGINE_H
@@ -53,6 +58,7 @@ struct leat_loader {
     uint64_t slot_bytes;         /* without a room */
     int64_t most_slots;          /* that the budget allows, without rooms */
     int64_t piece;               /* samples of a piece of work */
+    struct device *device;       /* owned; NULL: batches stay in the memory of the CPU */
     double cores;                /* that this process may use, a cgroup's quota counted in */
     uint64_t machine_bytes;      /* of memory, the same way */
 
@@ -75,6 +81,7 @@ struct leat_loader {
     int64_t with_memory;                 /* slots that are not EMPTY */
     int64_t held;                        /* slots the consumer has */
     uint64_t room_most_bytes;            /* of the rooms of batches so far */
+    struct leat_err device_err;          /* why the device had no memory for one more slot */
     int closed;                          /* the handle is gone: slots free themselves */
     int ending;                          /* threads must end */
     int started, active;                 /* threads made; those that may work */
@@ -144,6 +151,10 @@ uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece);
 
 /* What batch_layout.h does, for a batch whose samples are all there. As work_make(). */
 uint64_t work_lay_out(struct leat_loader *l, struct slot *slot);
+
+/* Enqueues the copy of a finished batch to the device. Lock not held. 0; negative: nothing was
+ * copied, and next() tries again. */
+int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err);
 
 void work_start_threads(struct leat_loader *l); /* up to `active`; lock held */
 void work_end_threads(struct leat_loader *l);   /* lock not held */

@@ -246,6 +246,8 @@ static int wait_ready(struct leat_loader *l, const struct patience *p)
 /* Nothing flies although there is more to come: no slot could be had. */
 static int no_slot(struct leat_loader *l, struct leat_err *err)
 {
+    if (l->device_err.text[0] && !l->held)
+        return err_set(err, -ENOMEM, "%s", l->device_err.text);
     if (!l->held)
         return err_set(err, -ENOMEM, "No memory for a batch of %.1f MiB.",
                        (double)l->slot_bytes / (1 << 20));
@@ -326,6 +328,20 @@ static void count_delivered(struct leat_loader *l, const struct slot *slot)
         l->room_most_bytes = room_bytes;
 }
 
+/* The copy that the batch's thread did not enqueue: bad samples were in the way, or the last
+ * consumer of the slot captured a graph when it let go. Lock not held. */
+static int copy_late(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+{
+    if (device_slot_settle(l->device, &slot->device, slot->device.handed_on) == -EAGAIN)
+        return err_set(
+            err, -EAGAIN,
+            "The next batch's memory was let go of while a CUDA graph was captured: take "
+            "batches outside the capture.");
+    int failed = work_copy(l, slot, err);
+    slot->copied = !failed;
+    return failed;
+}
+
 /* What is left to do for a batch that was taken. Lock held at call and return, not between. */
 static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
@@ -334,12 +350,18 @@ static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_er
     if (slot->room.starved)
         return -ENOMEM;
     if (slot->bad_count || slot->bad_lost || l->spare) {
+        slot->copied = 0;
         pthread_mutex_unlock(&l->lock);
         failed = repair_batch(l, slot, err);
         pthread_mutex_lock(&l->lock);
     }
     if (!failed && (!slot->laid_out || slot->batch.samples != samples))
         work_lay_out(l, slot);
+    if (!failed && l->device && !slot->copied && slot->batch.samples) {
+        pthread_mutex_unlock(&l->lock);
+        failed = copy_late(l, slot, err);
+        pthread_mutex_lock(&l->lock);
+    }
     return slot->room.starved ? -ENOMEM : failed;
 }
 
@@ -382,6 +404,11 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
     engine_enter(l);
     if (!l->begun)
         return err_set(err, -LEAT_E_USAGE, "No epoch was started.");
+    if (l->device && !device_usable(l->device))
+        return err_set(err, -LEAT_E_USAGE,
+                       "This loader delivers to cuda:%d and was made before a fork: CUDA cannot be "
+                       "used in the child. Make it there, in a process that is spawned.",
+                       l->device->ordinal);
     struct patience patience = patience_of(timeout_ms);
     struct slot *slot;
     int got, failed;
@@ -425,6 +452,14 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
     return got;
 }
 
+int leat_batch_wait(struct leat_batch *batch, void *stream, struct leat_err *err)
+{
+    struct slot *slot = (struct slot *)batch;
+    if (!batch->device_data)
+        return 0;
+    return device_slot_hand_over(slot->loader->device, &slot->device, stream, err);
+}
+
 struct leat_batch *leat_batch_ref(struct leat_batch *batch)
 {
     atomic_fetch_add_explicit(&((struct slot *)batch)->refs, 1, memory_order_relaxed);
@@ -443,6 +478,8 @@ void leat_batch_unref(struct leat_batch *batch)
         return;
     }
     engine_enter(l);
+    if (l->device)
+        device_slot_release(l->device, &slot->device);
     pthread_mutex_lock(&l->lock);
     if (l->closed) {
         slot_free(slot);

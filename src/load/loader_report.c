@@ -128,8 +128,11 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
 {
     static const char *const on_error[] = {"raise", "skip", "replace"};
     const struct leat_loader_options *o = &loader->options;
-    char order[128];
+    char order[128], device[96] = "cpu";
     order_text(o, order, sizeof order);
+    if (loader->device)
+        snprintf(device, sizeof device, "cuda:%d, copied from page-locked slots, at most %.1f MiB",
+                 loader->device->ordinal, (double)loader->device->most_bytes / (1 << 20));
     return snprintf(text, bytes,
                     "source: %s\n"
                     "order: %s; seed %llu; rank %d of %d\n"
@@ -139,12 +142,12 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
                     "threads: %d (%s), %s; pieces of %lld samples\n"
                     "slots: %d ahead, at most %lld (%.1f MiB)\n"
                     "on_error: %s\n"
-                    "device: cpu\n",
+                    "device: %s\n",
                     loader->source->text, order, (unsigned long long)o->seed, o->rank,
                     o->world_size, (long long)o->batch_size, o->drop_last ? ", whole only" : "",
                     (double)loader->layout.bytes / (1 << 20), layout_text(&loader->layouts),
                     loader->active, pace_text(loader->pace.why),
                     o->no_help ? "the consumer only waits" : "and the consumer while it waits",
                     (long long)loader->piece, o->ahead, (long long)loader->most_slots,
-                    (double)o->memory_bytes / (1 << 20), on_error[o->on_error]);
+                    (double)o->memory_bytes / (1 << 20), on_error[o->on_error], device);
 }

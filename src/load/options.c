@@ -110,6 +110,36 @@ static int usual_ahead(const struct leat_loader *l)
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
 
+/* Opens the device, and lets its memory limit the slots as the budget does. */
+static int settle_device(struct leat_loader *l, struct leat_err *err)
+{
+    struct leat_loader_options *o = &l->options;
+    if (!o->device)
+        return 0;
+    if (l->layouts.variable)
+        return err_set(err, -LEAT_E_USAGE,
+                       "Samples of different length are not delivered on a device.");
+    int failed = device_open(o->device - 1, o->device_bytes, o->current_stream, &l->device, err);
+    if (failed)
+        return failed;
+    l->layout.own_pages = 1;
+    uint64_t slot_bytes = l->layout.rows_bytes ? l->layout.rows_bytes : 1;
+    uint64_t fit = l->device->most_bytes / slot_bytes;
+    if (fit < 2)
+        return err_set(err, -LEAT_E_FULL,
+                       "A batch takes %.1f MiB and cuda:%d may give %.1f MiB, which must hold two: "
+                       "make the batch smaller or device_memory larger.",
+                       (double)slot_bytes / (1 << 20), o->device - 1,
+                       (double)l->device->most_bytes / (1 << 20));
+    if (fit > DEVICE_MOST_SLOTS)
+        fit = DEVICE_MOST_SLOTS;
+    if ((int64_t)fit < l->most_slots) {
+        l->most_slots = (int64_t)fit;
+        l->budget.most_bytes = o->memory_bytes = fit * l->slot_bytes;
+    }
+    return 0;
+}
+
 static int settle_memory(struct leat_loader *l, struct leat_err *err)
 {
     struct leat_loader_options *o = &l->options;
@@ -126,6 +156,9 @@ static int settle_memory(struct leat_loader *l, struct leat_err *err)
                        "A batch takes %.1f MiB and the memory budget is %.1f MiB, which must hold "
                        "two: make the batch smaller or the budget larger.",
                        (double)l->slot_bytes / (1 << 20), (double)o->memory_bytes / (1 << 20));
+    int failed = settle_device(l, err);
+    if (failed)
+        return failed;
     if (!o->ahead)
         o->ahead = usual_ahead(l);
     if (o->threads == LEAT_THREADS_NONE)

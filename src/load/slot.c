@@ -1,6 +1,8 @@
 /* slot.c: see slot.h. */
 #include "load/slot.h"
 
+#include "load/engine.h"
+
 #include "base/mem.h"
 
 static int add_part(uint64_t *total, uint64_t rows, uint64_t row_bytes, uint64_t *ret_offset)
@@ -24,6 +26,7 @@ int slot_layout_init(struct slot_layout *layout, const struct leat_source *sourc
         if (add_part(&layout->bytes, samples, layout->row_bytes[f], &layout->offset[f]) < 0)
             return -EOVERFLOW;
     }
+    layout->rows_bytes = layout->bytes;
     if (add_part(&layout->bytes, samples, sizeof(int64_t), &layout->indices_offset) < 0)
         return -EOVERFLOW;
     for (uint32_t f = 0; f < source->fields; f++)
@@ -40,7 +43,7 @@ uint64_t slot_cost_bytes(const struct slot_layout *layout)
 
 int slot_get_memory(struct slot *slot, const struct slot_layout *layout)
 {
-    if (block_get(&slot->block, layout->bytes) < 0)
+    if ((layout->own_pages ? block_map : block_get)(&slot->block, layout->bytes) < 0)
         return -ENOMEM;
     uint8_t *start = slot->block.start;
     for (uint32_t f = 0; f < layout->fields; f++) {
@@ -59,6 +62,8 @@ int slot_get_memory(struct slot *slot, const struct slot_layout *layout)
 
 void slot_drop_memory(struct slot *slot)
 {
+    if (slot->device.host)
+        device_slot_drop(slot->loader->device, &slot->device);
     room_done(&slot->room);
     block_drop(&slot->block);
 }

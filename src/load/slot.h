@@ -12,6 +12,7 @@
 
 #include "leat/loader.h"
 #include "load/block.h"
+#include "load/device/device.h"
 #include "load/room.h"
 #include "load/source.h"
 
@@ -43,6 +44,7 @@ struct slot {
     int running;      /* threads inside */
     int ready;        /* all pieces are finished, nobody is inside */
     int laid_out;     /* layout_make() was called, and nothing has changed since */
+    int copied;       /* its copy to the device is on the way, and nothing has changed since */
     uint64_t read_ns; /* spent making this batch, over all threads */
     struct bad_sample *bad;
     size_t bad_count, bad_capacity;
@@ -58,6 +60,8 @@ struct slot {
     int64_t *indices;
     void *rows[LEAT_MAX_FIELDS];       /* in the block */
     int64_t *lengths[LEAT_MAX_FIELDS]; /* NULL: not a variable field */
+    struct device_slot device;         /* zeros: batches stay where they are made */
+    void *on_device[LEAT_MAX_FIELDS];
 
     /* What the batch shows; batch_layout.c. */
     void *shown[LEAT_MAX_FIELDS];
@@ -71,6 +75,8 @@ struct slot_layout {
     uint64_t indices_offset;
     uint64_t lengths_offset[LEAT_MAX_FIELDS]; /* 0: not a variable field */
     uint64_t bytes;                           /* of the block */
+    uint64_t rows_bytes;                      /* of all fields' rows, from its start on */
+    int own_pages;                            /* the block is to have pages of its own */
 };
 
 /* -EOVERFLOW when a batch is larger than an address space. */

@@ -88,13 +88,35 @@ uint64_t work_lay_out(struct leat_loader *l, struct slot *slot)
     return t1 - t0;
 }
 
+int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+{
+    const struct slot_layout *layout = &l->layout;
+    int whole = slot->batch.samples == l->options.batch_size;
+    int failed = device_slot_claim(l->device, &slot->device, err);
+    if (!failed && whole)
+        failed = device_slot_copy(l->device, &slot->device, 0, layout->rows_bytes, err);
+    for (uint32_t f = 0; f < layout->fields && !whole && !failed; f++)
+        failed = device_slot_copy(l->device, &slot->device, layout->offset[f],
+                                  (uint64_t)slot->batch.samples * layout->row_bytes[f], err);
+    if (!failed)
+        failed = device_slot_copied(l->device, &slot->device, err);
+    return failed;
+}
+
 /* All pieces are made. Who made the last one lays the batch out: the others go on with the batches
  * after it, so the copying is shared batch by batch. A batch with bad samples is laid out by next()
- * after the repair; and so is one that has no room to be laid out twice. */
+ * after the repair; and so is one that has no room to be laid out twice. The same holds for the
+ * copy to a device. */
 static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
 {
     int later = slot->bad_count || slot->bad_lost || l->alone;
     uint64_t ns = later ? 0 : work_lay_out(l, slot);
+    if (l->device && !later) {
+        pthread_mutex_unlock(&l->lock);
+        int failed = work_copy(l, slot, NULL);
+        pthread_mutex_lock(&l->lock);
+        slot->copied = !failed;
+    }
     slot->ready = 1;
     return ns;
 }
@@ -104,6 +126,8 @@ uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
     int64_t first = piece * l->piece, left = slot->batch.samples - first;
     size_t count = (size_t)(left < l->piece ? left : l->piece);
     pthread_mutex_unlock(&l->lock);
+    if (l->device) /* what lay here may still be on its way */
+        device_slot_read(l->device, &slot->device);
     uint64_t t0 = clock_now_ns();
     find_indices(l, slot, first, count);
     uint64_t t1 = clock_now_ns();

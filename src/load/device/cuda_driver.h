@@ -1,0 +1,80 @@
+/* cuda_driver.h: the few calls of the CUDA driver that batches on a GPU need.
+ *
+ * libcuda.so.1 comes with the driver, not with leat: it is opened when the first loader asks for a
+ * device, so that the same build runs where there is none. The driver's interface is a binary
+ * contract; what is used of it is declared here. Nothing is ever called in a process that does not
+ * ask for a device, nor in a child of one that did: CUDA does not live through a fork.
+ */
+#ifndef LEAT_LOAD_CUDA_DRIVER_H
+#define LEAT_LOAD_CUDA_DRIVER_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct CUctx_st *cu_context;
+typedef struct CUstream_st *cu_stream;
+typedef struct CUevent_st *cu_event;
+typedef struct CUmod_st *cu_module;
+typedef struct CUfunc_st *cu_function;
+typedef uint64_t cu_address;
+
+enum {
+    CU_SUCCESS = 0,
+    CU_NOT_READY = 600,
+    CU_STREAM_NON_BLOCKING = 1,     /* does not wait for the legacy stream, nor it for this one */
+    CU_EVENT_BLOCKING_NO_TIMES = 3, /* who waits for it sleeps; it takes no times */
+    CU_CAPTURE_RELAXED = 2,
+    CU_HOST_REGISTER_PORTABLE = 1
+};
+
+/* Names as the library exports them, and ours. */
+#define CUDA_FUNCTIONS(X)                                                                          \
+    X(init, "cuInit", (unsigned flags))                                                            \
+    X(device_count, "cuDeviceGetCount", (int *count))                                              \
+    X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (cu_context * context, int device))              \
+    X(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                               \
+    X(context_push, "cuCtxPushCurrent_v2", (cu_context context))                                   \
+    X(context_pop, "cuCtxPopCurrent_v2", (cu_context * context))                                   \
+    X(context_wait, "cuCtxSynchronize", (void))                                                    \
+    X(memory_info, "cuMemGetInfo_v2", (size_t * free, size_t * total))                             \
+    X(memory_get, "cuMemAlloc_v2", (cu_address * memory, size_t bytes))                            \
+    X(memory_free, "cuMemFree_v2", (cu_address memory))                                            \
+    X(host_lock, "cuMemHostRegister_v2", (void *memory, size_t bytes, unsigned flags))             \
+    X(host_unlock, "cuMemHostUnregister", (void *memory))                                          \
+    X(copy_in, "cuMemcpyHtoDAsync_v2",                                                             \
+      (cu_address to, const void *from, size_t bytes, cu_stream stream))                           \
+    X(stream_new, "cuStreamCreate", (cu_stream * stream, unsigned flags))                          \
+    X(stream_free, "cuStreamDestroy_v2", (cu_stream stream))                                       \
+    X(stream_wait, "cuStreamWaitEvent", (cu_stream stream, cu_event event, unsigned flags))        \
+    X(stream_capturing, "cuStreamIsCapturing", (cu_stream stream, int *capturing))                 \
+    X(stream_finish, "cuStreamSynchronize", (cu_stream stream))                                    \
+    X(event_new, "cuEventCreate", (cu_event * event, unsigned flags))                              \
+    X(event_free, "cuEventDestroy_v2", (cu_event event))                                           \
+    X(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                           \
+    X(event_query, "cuEventQuery", (cu_event event))                                               \
+    X(event_wait, "cuEventSynchronize", (cu_event event))                                          \
+    X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
+    X(error_text, "cuGetErrorString", (int result, const char **text))
+
+/* Those an older driver may lack; NULL then. */
+#define CUDA_FUNCTIONS_NEWER(X)                                                                    \
+    X(context_record, "cuCtxRecordEvent", (cu_context context, cu_event event))
+
+struct cuda_driver {
+#define X(name, symbol, arguments) int(*name) arguments;
+    CUDA_FUNCTIONS(X)
+    CUDA_FUNCTIONS_NEWER(X)
+#undef X
+};
+
+/* The driver, opened and initialised once in a process; never closed. NULL with a sentence where
+ * there is none, or none that is fit. */
+const struct cuda_driver *cuda_driver_open(struct leat_err *err);
+
+/* What the driver says about a result; never NULL. */
+const char *cuda_driver_text(const struct cuda_driver *driver, int result);
+
+#endif

@@ -1,0 +1,279 @@
+/* device.c: see device.h. */
+#include "load/device/device.h"
+
+#include "base/mem.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- one call: the context is current, and captures of others do not forbid it ----------------
+ */
+struct stay {
+    int mode;
+};
+
+static int enter(const struct device *d, struct stay *stay)
+{
+    stay->mode = CU_CAPTURE_RELAXED;
+    int result = d->cuda->context_push(d->context);
+    if (!result)
+        d->cuda->capture_mode(&stay->mode);
+    return result;
+}
+
+static void leave(const struct device *d, struct stay *stay)
+{
+    cu_context was;
+    d->cuda->capture_mode(&stay->mode);
+    d->cuda->context_pop(&was);
+}
+
+static int failed_to(const struct device *d, int result, const char *what, struct leat_err *err)
+{
+    int code = result == 2 ? -ENOMEM : -EIO; /* CUDA_ERROR_OUT_OF_MEMORY */
+    return err_set(err, code, "cuda:%d: %s: %s.", d->ordinal, what,
+                   cuda_driver_text(d->cuda, result));
+}
+
+/* ---- the device -------------------------------------------------------------------------------
+ */
+static int find_memory(struct device *d, struct leat_err *err)
+{
+    size_t free_bytes = 0, total;
+    struct stay stay;
+    int result = enter(d, &stay);
+    if (result)
+        return failed_to(d, result, "its context cannot be used", err);
+    result = d->cuda->memory_info(&free_bytes, &total);
+    if (!result)
+        result = d->cuda->stream_new(&d->copies, CU_STREAM_NON_BLOCKING);
+    leave(d, &stay);
+    if (result)
+        return failed_to(d, result, "no stream could be made", err);
+    if (!d->most_bytes)
+        d->most_bytes = free_bytes / 4;
+    return 0;
+}
+
+int device_open(int ordinal, uint64_t most_bytes, int (*current_stream)(int32_t, void **),
+                struct device **ret_device, struct leat_err *err)
+{
+    const struct cuda_driver *cuda = cuda_driver_open(err);
+    if (!cuda)
+        return -ENODEV;
+    int count = 0;
+    cuda->device_count(&count);
+    if (ordinal < 0 || ordinal >= count)
+        return err_set(err, -ENODEV, "There is no cuda:%d: the driver shows %d devices.", ordinal,
+                       count);
+    struct device *d = mem_alloc(sizeof *d);
+    if (!d)
+        return err_set(err, -ENOMEM, "No memory for a device.");
+    *d = (struct device){.cuda = cuda,
+                         .ordinal = ordinal,
+                         .pid = getpid(),
+                         .most_bytes = most_bytes,
+                         .current_stream = current_stream};
+    int result = cuda->device_get(&d->device, ordinal);
+    if (!result)
+        result = cuda->context_retain(&d->context, d->device);
+    int failed = result ? failed_to(d, result, "its context cannot be had", err) : 0;
+    if (!failed)
+        failed = find_memory(d, err);
+    if (failed) {
+        device_close(d);
+        return failed;
+    }
+    *ret_device = d;
+    return 0;
+}
+
+int device_usable(const struct device *d)
+{
+    return d->pid == getpid();
+}
+
+void device_close(struct device *d)
+{
+    struct stay stay;
+    if (d && d->context && device_usable(d)) {
+        if (d->copies && !enter(d, &stay)) {
+            d->cuda->stream_free(d->copies);
+            leave(d, &stay);
+        }
+        d->cuda->context_release(d->device);
+    }
+    mem_free(d);
+}
+
+/* ---- slots ------------------------------------------------------------------------------------
+ */
+/* All of it or nothing of it, in the context. */
+static int get_slot(struct device *d, struct device_slot *slot, void *host, size_t host_bytes)
+{
+    /* A child that shared these pages would make the parent write to copies of them, of which the
+     * GPU knows nothing. */
+    madvise(host, host_bytes, MADV_DONTFORK);
+    int result = d->cuda->host_lock(host, host_bytes, CU_HOST_REGISTER_PORTABLE);
+    if (result)
+        return result;
+    slot->host = host;
+    result = d->cuda->memory_get(&slot->memory, slot->bytes ? slot->bytes : 1);
+    if (!result)
+        result = d->cuda->event_new(&slot->copied, CU_EVENT_BLOCKING_NO_TIMES);
+    if (!result)
+        result = d->cuda->event_new(&slot->released, CU_EVENT_BLOCKING_NO_TIMES);
+    return result;
+}
+
+int device_slot_get(struct device *d, struct device_slot *slot, void *host, size_t host_bytes,
+                    uint64_t bytes, struct leat_err *err)
+{
+    struct stay stay;
+    *slot = (struct device_slot){.bytes = bytes};
+    int result = enter(d, &stay);
+    if (result)
+        return failed_to(d, result, "its context cannot be used", err);
+    result = get_slot(d, slot, host, host_bytes);
+    leave(d, &stay);
+    if (!result)
+        return 0;
+    device_slot_drop(d, slot);
+    return failed_to(d, result, "no memory for a batch", err);
+}
+
+void device_slot_drop(struct device *d, struct device_slot *slot)
+{
+    struct stay stay;
+    if (slot->host && device_usable(d) && !enter(d, &stay)) {
+        if (slot->copied)
+            d->cuda->event_wait(slot->copied);
+        if (slot->release == RELEASE_RECORDED)
+            d->cuda->event_wait(slot->released);
+        d->cuda->host_unlock(slot->host);
+        if (slot->memory)
+            d->cuda->memory_free(slot->memory); /* waits for whatever still uses it */
+        if (slot->copied)
+            d->cuda->event_free(slot->copied);
+        if (slot->released)
+            d->cuda->event_free(slot->released);
+        leave(d, &stay);
+    }
+    *slot = (struct device_slot){0};
+}
+
+int device_slot_claim(struct device *d, struct device_slot *slot, struct leat_err *err)
+{
+    struct stay stay;
+    if (slot->release == RELEASE_OWED)
+        return -EAGAIN;
+    if (slot->release == RELEASE_NONE)
+        return 0;
+    int result = enter(d, &stay);
+    if (!result) {
+        result = d->cuda->stream_wait(d->copies, slot->released, 0);
+        leave(d, &stay);
+    }
+    if (result)
+        return failed_to(d, result, "the copies cannot wait for the last consumer", err);
+    slot->release = RELEASE_NONE;
+    return 0;
+}
+
+int device_slot_copy(struct device *d, struct device_slot *slot, uint64_t offset, uint64_t bytes,
+                     struct leat_err *err)
+{
+    struct stay stay;
+    if (!bytes)
+        return 0;
+    int result = enter(d, &stay);
+    if (!result) {
+        result = d->cuda->copy_in(slot->memory + offset, (uint8_t *)slot->host + offset, bytes,
+                                  d->copies);
+        leave(d, &stay);
+    }
+    return result ? failed_to(d, result, "a batch cannot be copied", err) : 0;
+}
+
+int device_slot_copied(struct device *d, struct device_slot *slot, struct leat_err *err)
+{
+    struct stay stay;
+    int result = enter(d, &stay);
+    if (!result) {
+        result = d->cuda->event_record(slot->copied, d->copies);
+        leave(d, &stay);
+    }
+    if (result)
+        return failed_to(d, result, "a batch cannot be copied", err);
+    atomic_store_explicit(&slot->copying, 1, memory_order_release);
+    return 0;
+}
+
+void device_slot_read(struct device *d, struct device_slot *slot)
+{
+    struct stay stay;
+    if (!atomic_load_explicit(&slot->copying, memory_order_acquire) || enter(d, &stay))
+        return;
+    d->cuda->event_wait(slot->copied);
+    leave(d, &stay);
+    atomic_store_explicit(&slot->copying, 0, memory_order_release);
+}
+
+/* ---- the consumer -----------------------------------------------------------------------------
+ */
+static int captures(const struct device *d, cu_stream stream)
+{
+    int capturing = 0;
+    return d->cuda->stream_capturing(stream, &capturing) != CU_SUCCESS || capturing;
+}
+
+int device_slot_hand_over(struct device *d, struct device_slot *slot, void *stream,
+                          struct leat_err *err)
+{
+    struct stay stay;
+    int result = enter(d, &stay);
+    if (!result) {
+        result = captures(d, stream) ? d->cuda->event_wait(slot->copied)
+                                     : d->cuda->stream_wait(stream, slot->copied, 0);
+        leave(d, &stay);
+    }
+    slot->handed_on = stream;
+    return result ? failed_to(d, result, "the stream cannot wait for a batch", err) : 0;
+}
+
+/* In the context. Without a way to record over the context, the CPU waits for all of it. */
+static int record_release(struct device *d, struct device_slot *slot)
+{
+    if (!d->cuda->context_record)
+        return d->cuda->context_wait();
+    return d->cuda->context_record(d->context, slot->released);
+}
+
+int device_slot_settle(struct device *d, struct device_slot *slot, void *stream)
+{
+    struct stay stay;
+    if (slot->release != RELEASE_OWED)
+        return 0;
+    if (enter(d, &stay))
+        return -EIO;
+    if (d->current_stream)
+        d->current_stream(d->ordinal, &stream);
+    int failed = 0;
+    if (captures(d, stream))
+        failed = -EAGAIN;
+    else if (record_release(d, slot))
+        failed = -EIO;
+    leave(d, &stay);
+    if (!failed)
+        slot->release = d->cuda->context_record ? RELEASE_RECORDED : RELEASE_NONE;
+    return failed;
+}
+
+void device_slot_release(struct device *d, struct device_slot *slot)
+{
+    if (!slot->memory || !device_usable(d))
+        return;
+    slot->release = RELEASE_OWED;
+    if (d->cuda->context_record) /* else the one who drops it would wait: next() does */
+        device_slot_settle(d, slot, slot->handed_on);
+}
