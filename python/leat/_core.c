@@ -36,6 +36,7 @@ static PyObject *core_open(PyObject *self, PyObject *unused)
 
 static PyObject *core_close(PyObject *self, PyObject *unused)
 {
+    places_tell();
     leat_recorder_close();
     Py_RETURN_NONE;
 }
@@ -162,6 +163,8 @@ void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t 
 
 void core_tick(uint64_t now_ns)
 {
+    if (places_asked())
+        places_tell();
     if (!tick || (now_ns < due_ns && leat_recording()))
         return;
     PyObject *result = PyObject_CallFunctionObjArgs(tick, NULL);
@@ -414,7 +417,7 @@ PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&core_module);
     if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
-                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 || sampler_add(module) < 0 ||
+                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 || sampler_add(module) < 0 || places_add(module) < 0 ||
                    engine_add(module) < 0)) {
         Py_DECREF(module);
         module = NULL;

@@ -8,10 +8,11 @@
  *     _sampler.c    the lines at which a batch in the making is found, by a thread of its own
  *     _stack.c      the stack of the thread that makes it, read from memory
  *     _lines.c      from stacks to lines of the user
+ *     _places.c     the lines that copy to and from the GPU, or wait for it
  *
- * All but the sampler's thread work with the GIL held. Nothing here keeps a user's exception from
- * its way or changes one: what fails of leat's own is cleared, and the user's call goes on without
- * leat.
+ * All but the sampler's thread and what the probe calls in _places.c work with the GIL held. Nothing
+ * here keeps a user's exception from its way or changes one: what fails of leat's own is cleared,
+ * and the user's call goes on without leat.
  */
 #ifndef LEAT_PYTHON_CORE_PYTHON_H
 #define LEAT_PYTHON_CORE_PYTHON_H
@@ -76,12 +77,12 @@ int handover_add(PyObject *module);
 int next_add(PyObject *module);
 int train_add(PyObject *module);
 int sampler_add(PyObject *module);
+int places_add(PyObject *module);
 int engine_add(PyObject *module);
 
 int making_met_fetcher(void); /* whether a fetcher of this worker has been given its stand-ins */
 void making_forget(void);     /* after a fork, in the child */
 void train_forget(void);      /* the same */
-int train_seen(void);         /* whether there was a backward in this process */
 /* A batch of the fetcher that this is the Fetch of is about to be asked for; 0: it is no Fetch. */
 int making_wake(PyObject *object);
 /* Sets the mark of _core.h. The first thread that comes has it until it is done. */
@@ -90,5 +91,10 @@ void making_mark(struct here *here, enum making_part part, uint32_t loader);
 int64_t handover_ready(PyObject *iterator, PyObject *queue);
 uint32_t making_loader(void); /* of this worker, for its parts */
 void sampler_answer(void);    /* what the sampler has asked; between two batches */
+/* Finds out how the stack lies in memory, once for all processes that descend from this one;
+ * `module` is leat._hooks_lines, and stack_open() has been called. */
+void sampler_find_layout(PyObject *module);
+int places_asked(void); /* 1: places_tell() should be called soon */
+void places_tell(void); /* what has been counted by place, to the recorder */
 
 #endif

@@ -64,6 +64,7 @@ class Memory:
 
     def __call__(self):
         _core.due(now() + MEMORY_PERIOD_NS)
+        _core.tell_places()
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return
@@ -79,6 +80,8 @@ class Memory:
 
 
 def install(torch, tick):
+    if not _core.watch_places():
+        _patch.missing("lines of CUDA")
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return
 

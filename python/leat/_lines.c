@@ -119,9 +119,14 @@ static int may_report(struct lines *l, struct place at)
     return code->starts[at.start].reported;
 }
 
-/* Adds a stack whose codes are all known to its user's line, and to the innermost line where that
- * is one of a library below it. What is above the fetcher is not the making of a batch. */
-static void add_stack(struct lines *l, const struct stack *stack)
+/* Where a stack is whose codes are all known: its innermost line and that of the user. */
+struct places {
+    struct place inner, user; /* code is NULL: there is none */
+    int decodes;
+};
+
+/* With the lock. What is above the fetcher is not the making of a batch. */
+static struct places find_places(struct lines *l, const struct stack *stack)
 {
     struct place inner = {0}, user = {0};
     int decodes = 0;
@@ -146,11 +151,19 @@ static void add_stack(struct lines *l, const struct stack *stack)
         if (kind == USER || kind == FETCHER)
             break;
     }
-    if (!inner.code)
+    return (struct places){inner, user, decodes};
+}
+
+/* With the lock. Adds a stack to its user's line, and to the innermost line where that is one of a
+ * library below it. */
+static void add_stack(struct lines *l, const struct stack *stack)
+{
+    struct places at = find_places(l, stack);
+    if (!at.inner.code)
         return;
-    int slot = user.code ? add_line(stack, user, -1, decodes) : -1;
-    if (inner.code->kind > INLINE && (!user.code || (slot >= 0 && may_report(l, inner))))
-        add_line(stack, inner, slot, decodes);
+    int slot = at.user.code ? add_line(stack, at.user, -1, at.decodes) : -1;
+    if (at.inner.code->kind > INLINE && (!at.user.code || (slot >= 0 && may_report(l, at.inner))))
+        add_line(stack, at.inner, slot, at.decodes);
 }
 
 /* With the lock. Whether nothing has to be asked for this stack. */
@@ -279,6 +292,31 @@ void lines_answer(struct lines *l)
     settle(l);
     pthread_mutex_unlock(&l->lock);
     PyErr_Restore(type, value, trace);
+}
+
+int lines_find(struct lines *l, const struct stack_frame *frames, int n,
+               struct lines_place *ret_place)
+{
+    struct stack stack = {.n = n < STACK_FRAMES ? n : STACK_FRAMES};
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    memcpy(stack.frames, frames, (size_t)stack.n * sizeof *frames);
+    for (int i = 0; i < stack.n; i++) {
+        pthread_mutex_lock(&l->lock);
+        int known = !stack.frames[i].code || find_code(l, stack.frames[i].code);
+        pthread_mutex_unlock(&l->lock);
+        if (!known)
+            learn(l, stack.frames[i].code);
+    }
+    pthread_mutex_lock(&l->lock);
+    struct places at = find_places(l, &stack);
+    pthread_mutex_unlock(&l->lock);
+    PyErr_Restore(type, value, trace);
+    struct place place = at.user.code ? at.user : at.inner;
+    if (!place.code)
+        return 0;
+    *ret_place = (struct lines_place){place.code->file, place.code->function, line_of(place)};
+    return 1;
 }
 
 int lines_is_last(uintptr_t address, void *lines)

@@ -36,6 +36,16 @@ int lines_is_last(uintptr_t code, void *lines);
 /* Adds a stack. 1 when lines_answer() is needed for it. No GIL needed. */
 int lines_add(struct lines *lines, const struct stack *stack);
 
+/* The line of the user that a stack stands at, or the innermost of all where there is none of the
+ * user. Describes the codes that are not known, so with the GIL; keeps the exception that is set. 0
+ * when it stands nowhere. The texts stay. */
+struct lines_place {
+    const char *file, *function;
+    int line;
+};
+int lines_find(struct lines *lines, const struct stack_frame *frames, int n,
+               struct lines_place *ret_place);
+
 /* Describes all codes that are waited for. With the GIL; keeps the exception that is set. */
 void lines_answer(struct lines *lines);
 

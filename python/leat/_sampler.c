@@ -246,8 +246,7 @@ static PyObject *probe(PyObject *self, PyObject *situation)
     return PyLong_FromLong(stack_probe((int)PyLong_AsLong(situation)));
 }
 
-/* Finds out how the stack lies in memory, once for all processes that descend from this one. */
-static void find_layout(PyObject *module)
+void sampler_find_layout(PyObject *module)
 {
     static PyMethodDef method = {"probe", probe, METH_O, NULL};
     if (stack_known())
@@ -273,7 +272,7 @@ static int start(double hz)
     struct sampler *s = NULL;
     PyObject *module = PyImport_ImportModule("leat._hooks_lines");
     if (module && stack_open() == 0)
-        find_layout(module);
+        sampler_find_layout(module);
     if (!module || !stack_known() || !(s = calloc(1, sizeof *s)))
         goto fail;
     s->lines = lines_new(module);

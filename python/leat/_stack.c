@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@ enum {
     MOST_LAYOUTS = 16,
     /* From a code object to its first instruction: 3.11 to 3.13 have some 200 bytes between. */
     MOST_BASE = 1024,
-    KNOWN = 3 /* frames that stack_probe() compares */
+    KNOWN = 3,  /* frames that stack_probe() compares */
+    PROOFS = 64 /* stacks that stack_own() reads carefully before it trusts the layout */
 };
 
 /* One way in which the memory may be laid out; offsets in bytes. */
@@ -55,6 +57,8 @@ static uintptr_t peek_word(uintptr_t address)
 int stack_open(void)
 {
     uintptr_t probe = 1, seen = 0;
+    if (self == getpid())
+        return 0;
     self = getpid();
     if (memory_fd >= 0)
         close(memory_fd); /* of the parent */
@@ -64,6 +68,7 @@ int stack_open(void)
     memory_fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     if (memory_fd >= 0 && peek((uintptr_t)&probe, &seen, WORD) == WORD && seen == probe)
         return 0;
+    self = 0;
     return -EPERM;
 }
 
@@ -166,6 +171,14 @@ static void find_layouts(const struct stack_frame *known)
         }
 }
 
+static struct stack_frame frame_at(const struct layout *layout, const unsigned char *bytes)
+{
+    uintptr_t code = word_at(bytes, layout->code);
+    long position = layout->scale ? (long)int_at(bytes, layout->position) * layout->scale
+                                  : (long)(word_at(bytes, layout->position) - code) - layout->base;
+    return (struct stack_frame){code, position};
+}
+
 static int read_by(const struct layout *layout, const void *thread_state,
                    int (*last)(uintptr_t code, void *context), void *context,
                    struct stack_frame *ret, int most)
@@ -177,12 +190,8 @@ static int read_by(const struct layout *layout, const void *thread_state,
     int n = 0;
     while (frame && n < most &&
            peek(frame, bytes, (size_t)layout->bytes) == (size_t)layout->bytes) {
-        uintptr_t code = word_at(bytes, layout->code);
-        long position = layout->scale
-                            ? (long)int_at(bytes, layout->position) * layout->scale
-                            : (long)(word_at(bytes, layout->position) - code) - layout->base;
-        ret[n++] = (struct stack_frame){code, position};
-        if (last && last(code, context))
+        ret[n++] = frame_at(layout, bytes);
+        if (last && last(ret[n - 1].code, context))
             break;
         frame = word_at(bytes, layout->previous);
     }
@@ -259,6 +268,49 @@ int stack_read(const void *thread_state, int (*last)(uintptr_t code, void *conte
 {
     return proven && thread_state ? read_by(&layouts[0], thread_state, last, context, ret, most)
                                   : 0;
+}
+
+/* As read_by() for the calling thread, whose frames are there as long as the call lasts. */
+static int look_at_own(const struct layout *layout, const unsigned char *state,
+                       struct stack_frame *ret, int most)
+{
+    uintptr_t frame = word_at(state, layout->state);
+    if (frame && layout->hop >= 0)
+        frame = word_at((const unsigned char *)frame, layout->hop);
+    int n = 0;
+    for (; frame && n < most; frame = word_at((const unsigned char *)frame, layout->previous))
+        ret[n++] = frame_at(layout, (const unsigned char *)frame);
+    return n;
+}
+
+/* Whether a stack that was read carefully ends where it must: at its outermost frame. */
+static int is_whole(const struct layout *layout, const void *state, int n, int most)
+{
+    uintptr_t frame = peek_word((uintptr_t)state + (uintptr_t)layout->state);
+    if (frame && layout->hop >= 0)
+        frame = peek_word(frame + (uintptr_t)layout->hop);
+    for (int i = 0; i < n && frame; i++)
+        frame = peek_word(frame + (uintptr_t)layout->previous);
+    return frame == 0 || n == most;
+}
+
+int stack_own(struct stack_frame *ret, int most)
+{
+    static atomic_int proofs; /* -1: a stack was not what it should be; never again */
+    const void *state = proven ? PyGILState_GetThisThreadState() : NULL;
+    int so_far = atomic_load_explicit(&proofs, memory_order_relaxed);
+    if (!state || so_far < 0)
+        return 0;
+    if (so_far >= PROOFS)
+        return look_at_own(&layouts[0], state, ret, most);
+    int n = read_by(&layouts[0], state, NULL, NULL, ret, most);
+    if (!is_whole(&layouts[0], state, n, most)) {
+        atomic_store(&proofs, -1);
+        return 0;
+    }
+    if (n > 0)
+        atomic_compare_exchange_strong(&proofs, &so_far, so_far + 1);
+    return n;
 }
 
 /* An address that was read from memory may no longer be that of a code. An object that was freed

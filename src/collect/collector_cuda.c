@@ -2,7 +2,8 @@
  *
  * The probe counts in the process; the recorder there puts the totals into its memory as they stood
  * when the first batch had come, at the end of the last step and at the end. Here they become rows:
- * at most one for each of three spans and each class, however long the run.
+ * at most one for each of three spans and each class, however long the run; and one for each line
+ * that copies or waits, of which the process keeps at most 256.
  */
 #include "collect/collector_internal.h"
 
@@ -22,8 +23,20 @@ static uint64_t sane(uint64_t value)
     return value <= INT64_MAX ? value : INT64_MAX;
 }
 
+static void write_lines(struct speaker *s, int rank)
+{
+    struct ring_cuda_line l;
+    for (uint32_t id = 0; id < REC_CUDA_LINES; id++)
+        if (ring_reader_cuda_line(&s->reader, id, &l) && l.n > 0)
+            store_add(s->collector->writer, "cuda_lines",
+                      "pid,rank,file,line,function,class,n,ns,bytes,steps", "iisissuuuu",
+                      (int64_t)s->pid, (int64_t)rank, l.file, (int64_t)l.line, l.function,
+                      class_names[l.class], sane(l.n), sane(l.ns), sane(l.bytes), sane(l.steps));
+}
+
 void cuda_write(struct speaker *s, int rank)
 {
+    write_lines(s, rank);
     struct ring_cuda calls;
     if (!ring_reader_cuda(&s->reader, &calls))
         return;

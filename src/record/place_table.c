@@ -38,21 +38,22 @@ static struct place_row *row_of(struct place_table *table, uint64_t hash, uint32
     return NULL;
 }
 
-void place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
-                     uint64_t step, uint64_t ns, uint64_t bytes)
+int place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
+                    uint64_t step, uint64_t ns, uint64_t bytes)
 {
     words = words < PLACE_WORDS ? words : PLACE_WORDS;
     struct place_row *row = row_of(table, hash_of(class, stack, words), class, stack, words);
     if (!row) {
         atomic_fetch_add_explicit(&table->lost, 1, memory_order_relaxed);
-        return;
+        return 0;
     }
     atomic_fetch_add_explicit(&row->ns, ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&row->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&row->n, 1, memory_order_relaxed);
+    int is_new = atomic_fetch_add_explicit(&row->n, 1, memory_order_relaxed) == 0;
     if (atomic_load_explicit(&row->last_step, memory_order_relaxed) != step + 1 &&
         atomic_exchange_explicit(&row->last_step, step + 1, memory_order_relaxed) != step + 1)
         atomic_fetch_add_explicit(&row->steps, 1, memory_order_relaxed);
+    return is_new;
 }
 
 const struct place_row *place_table_find(const struct place_table *table, uint32_t index)

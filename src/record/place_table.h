@@ -33,9 +33,10 @@ struct place_table { /* begins as zeros */
     struct place_row rows[PLACE_ROWS];
 };
 
-/* Adds one occurrence in a step; of a stack that is longer than PLACE_WORDS the first are kept. */
-void place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
-                     uint64_t step, uint64_t ns, uint64_t bytes);
+/* Adds one occurrence in a step; of a stack that is longer than PLACE_WORDS the first are kept. 1
+ * when the place is a new one, else 0. */
+int place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
+                    uint64_t step, uint64_t ns, uint64_t bytes);
 
 /* The row of an index below PLACE_ROWS, or NULL when nothing is in it. */
 const struct place_row *place_table_find(const struct place_table *table, uint32_t index);

@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 3;            -- the same number as meta.schema
+PRAGMA user_version = 4;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -121,6 +121,17 @@ CREATE TABLE cuda_calls (        -- what a process asked of CUDA, counted by the
     ns    INTEGER,               -- of the host inside them, over all threads
     bytes INTEGER,               -- copied, set or allocated
     PRIMARY KEY (pid, span, class)
+) WITHOUT ROWID;
+
+CREATE TABLE cuda_lines (        -- the lines of Python code that copy between host and GPU, or wait for it
+    pid   INTEGER, rank INTEGER, -- as in processes
+    file TEXT, line INTEGER, function TEXT, -- the user's; a library's where none of the user called it
+    class TEXT,                  -- as in cuda_calls: h2d_*, d2h_*, sync, event_sync
+    n     INTEGER,               -- calls, over the whole run
+    ns    INTEGER,               -- of the host inside them
+    bytes INTEGER,
+    steps INTEGER,               -- in so many of the process's steps; before the first batch counts as one
+    PRIMARY KEY (pid, file, line, function, class)
 ) WITHOUT ROWID;
 
 CREATE TABLE workers (           -- each DataLoader worker process

@@ -41,6 +41,9 @@ static const struct thin tables[THIN_TABLES] = {
     [THIN_CUDA] = {"cuda_calls",     NULL,
                    "DELETE FROM cuda_calls WHERE (pid,span,class) IN "
                    "(SELECT pid,span,class FROM cuda_calls ORDER BY ns LIMIT %lld)",                 1 },
+    [THIN_CUDA_LINES] = {"cuda_lines",     NULL,
+                   "DELETE FROM cuda_lines WHERE (pid,file,line,function,class) IN (SELECT "
+                         "pid,file,line,function,class FROM cuda_lines ORDER BY ns LIMIT %lld)",     1 },
     [THIN_INPUT_PARTS] = {"input_parts",    NULL,
                    "DELETE FROM input_parts WHERE (pid,loader,worker,part) IN (SELECT "
                           "pid,loader,worker,part FROM input_parts ORDER BY total_ns LIMIT %lld)",   1 },

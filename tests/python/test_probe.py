@@ -125,6 +125,68 @@ def test_the_summary_shows_what_a_step_asks_for(trained):
     assert re.search(r"^- CUDA, a step: 5 launches, \d", text, re.MULTILINE), text
 
 
+PLACES = f"""
+import threading
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def many(call, times):
+    return [call() for _ in range(times)]  # helper
+
+
+class Wrapped:
+    def item(self):
+        return plugin.fake_plugin_wait()  # inner
+
+
+for _ in range(7):
+    plugin.fake_plugin_copy()  # before
+thread = threading.Thread(target=lambda: [plugin.fake_plugin_wait() for _ in range(100)])  # thread
+thread.start()
+thread.join()
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn({STEPS * 8}, 4), torch.zeros({STEPS * 8}).long()), 8):
+    plugin.fake_plugin_copy(), plugin.fake_plugin_copy()  # copies
+    many(plugin.fake_plugin_wait, 3)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    Wrapped().item()
+    optimizer.step()
+    plugin.fake_plugin_launch()
+"""
+
+
+def test_lines_that_copy_and_wait_are_named(tmp_path):
+    source = LAUNCH + PLACES
+    (tmp_path / "train.py").write_text(source)
+    done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
+    assert done.returncode == 0, done.stderr
+
+    def line(mark):
+        (number,) = (i for i, text in enumerate(source.splitlines(), 1) if text.endswith(mark))
+        return number
+
+    rows = database(tmp_path).execute(
+        "SELECT line, class, n, bytes, steps FROM cuda_lines WHERE file = 'train.py' AND ns > 0"
+    )
+    assert sorted(rows) == sorted(
+        [
+            (line("# before"), "h2d_pageable", 7, 448, 1),
+            (line("# copies"), "h2d_pageable", 2 * STEPS, 128 * STEPS, STEPS),
+            (line("# helper"), "sync", 3 * STEPS, 0, STEPS),
+            (line("# inner"), "sync", STEPS, 0, STEPS),
+            (line("# thread"), "sync", 100, 0, 1),
+        ]
+    )
+    ((others,),) = database(tmp_path).execute(
+        "SELECT count(*) FROM cuda_lines WHERE file != 'train.py'"
+    )
+    assert others == 0
+
+
 SHOW = "import os; print(os.environ.get('LD_PRELOAD'))"
 
 

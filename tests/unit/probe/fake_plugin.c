@@ -11,6 +11,21 @@ int fake_plugin_launch(void)
 }
 
 #ifndef OTHER
+/* `volatile`: a call in the last place would return to the caller, and seem to be made by it. */
+int fake_plugin_copy(void), fake_plugin_wait(void);
+int fake_plugin_copy(void)
+{
+    static char host[64], device[64];
+    volatile int result = cudaMemcpyAsync(device, host, sizeof host, 1, NULL);
+    return result;
+}
+
+int fake_plugin_wait(void)
+{
+    volatile int result = cudaStreamSynchronize(NULL);
+    return result;
+}
+
 int fake_plugin_missing(void);
 int fake_plugin_missing(void)
 {

@@ -48,7 +48,7 @@ static void a_place_is_a_class_and_a_stack(void **state)
 {
     const uint64_t one[] = {0x7f0000001000, 12}, other[] = {0x7f0000001000, 14};
     for (int i = 0; i < 7; i++)
-        place_table_add(&table, 3, one, 2, 0, 10, 100);
+        assert_int_equal(place_table_add(&table, 3, one, 2, 0, 10, 100), i == 0);
     place_table_add(&table, 3, other, 2, 0, 1, 0);
     place_table_add(&table, 4, one, 2, 0, 1, 0);
     place_table_add(&table, 3, one, 1, 0, 1, 0);
