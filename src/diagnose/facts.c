@@ -209,6 +209,28 @@ static void fill_cuda_call(const struct store_row *row, void *item)
     c->bytes = store_column_real(row, 4);
 }
 
+/* A copy of pageable memory waits, also where it need not by its arguments; one of pinned memory is
+ * waited for when there is no non_blocking=True. Reading a value back is a copy and a wait. */
+static void fill_cuda_line(const struct store_row *row, void *item)
+{
+    struct cuda_line *l = item;
+    double pageable = store_column_real(row, 4), pinned = store_column_real(row, 5);
+    double back = store_column_real(row, 6), waits = store_column_real(row, 7);
+    const char *kind = pageable > 0              ? "pageable_copy"
+                       : pinned > 0 && waits > 0 ? "blocking_copy"
+                       : back > 0 || waits > 0   ? "wait"
+                                                 : "";
+    l->pid = int_or(row, 0, -1);
+    TEXT(row, 1, l->file);
+    l->line = int_or(row, 2, 0);
+    TEXT(row, 3, l->function);
+    snprintf(l->kind, sizeof l->kind, "%s", kind);
+    l->n = pageable > 0 || (pinned > 0 && waits > 0) ? pageable + pinned : fmax(back, waits);
+    l->ms = ms(row, 8);
+    l->bytes = store_column_real(row, 9);
+    l->steps = store_column_real(row, 10);
+}
+
 static void fill_memory_sample(const struct store_row *row, void *item)
 {
     struct memory_sample *s = item;
@@ -275,6 +297,12 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
         r = LOAD("SELECT pid, class, n, ns, bytes FROM cuda_calls WHERE span = 'steps'"
                  " ORDER BY pid, ns DESC",
                  fill_cuda_call, cuda_calls, cuda_call_count);
+    if (r >= 0)
+        r = LOAD("SELECT pid, file, line, function, sum(n * (class = 'h2d_pageable')),"
+                 " sum(n * (class = 'h2d_pinned')), sum(n * (class = 'd2h_pageable')),"
+                 " sum(n * (class IN ('sync', 'event_sync'))), sum(ns), sum(bytes), max(steps)"
+                 " FROM cuda_lines GROUP BY pid, file, line, function ORDER BY pid, sum(ns) DESC",
+                 fill_cuda_line, cuda_lines, cuda_line_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved FROM memory_samples"
                  " ORDER BY rank, device, t_ns",
@@ -428,12 +456,12 @@ void facts_free(struct facts *f)
         for (int p = 0; p <= PHASES; p++)
             mem_free(r->bins[p]);
     }
-    void *const owned[] = {f->run_name,       f->command,      f->started_at,  f->node,
-                           f->leat,           f->ended,        f->python,      f->torch,
-                           f->ranks,          f->spans,        f->loaders,     f->workers,
-                           f->procs,          f->proc_samples, f->sys_samples, f->gpu_samples,
-                           f->memory_samples, f->lost,         f->logs_dir,    f->input_parts,
-                           f->input_bins,     f->input_lines,  f->engines,     f->cuda_calls};
+    void *const owned[] = {
+        f->run_name,    f->command,        f->started_at, f->node,         f->leat,
+        f->ended,       f->python,         f->torch,      f->ranks,        f->spans,
+        f->loaders,     f->workers,        f->procs,      f->proc_samples, f->sys_samples,
+        f->gpu_samples, f->memory_samples, f->lost,       f->logs_dir,     f->input_parts,
+        f->input_bins,  f->input_lines,    f->engines,    f->cuda_calls,   f->cuda_lines};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -143,6 +143,13 @@ struct cuda_call { /* of a process during its steps, one row a class of calls (r
     char class[16];
     double n, ms, bytes;
 };
+struct cuda_line { /* of a process: a line that copies between host and GPU, or waits for it */
+    int64_t pid, line;
+    char file[160], function[64];
+    char kind[16]; /* pageable_copy, blocking_copy, wait; "": it does neither */
+    double n;      /* copies to the device of the first two kinds, else waits */
+    double ms, bytes, steps;
+};
 struct memory_sample {
     double t_ms, allocated, reserved; /* bytes */
     int rank, device;
@@ -191,6 +198,8 @@ struct facts {
     size_t gpu_sample_count;
     struct cuda_call *cuda_calls; /* ordered by pid, then by time */
     size_t cuda_call_count;
+    struct cuda_line *cuda_lines; /* the same */
+    size_t cuda_line_count;
     struct memory_sample *memory_samples;
     size_t memory_sample_count;
     struct lost_fact *lost;

@@ -1,6 +1,6 @@
-/* summary_cuda.c: what each rank asked of CUDA during its steps, by class of call: system.cuda of
- * the summary. Only of the process that trains; what was counted before the first batch and after
- * the last step is in run.db. */
+/* summary_cuda.c: what each rank asked of CUDA during its steps, by class of call, and the lines of
+ * its loop that copy or wait: system.cuda of the summary. Only of the process that trains; what was
+ * counted before the first batch and after the last step is in run.db. */
 #include "report/summary_parts.h"
 
 static json_t *calls_of_rank(const struct facts *facts, const struct rank_facts *rank)
@@ -24,6 +24,36 @@ static json_t *calls_of_rank(const struct facts *facts, const struct rank_facts 
     return list;
 }
 
+/* What happens in less than half of the steps is no part of the loop: logging now and then, or the
+ * model on its way to the device. */
+static int is_in_the_loop(const struct cuda_line *line, const struct rank_facts *rank)
+{
+    return line->kind[0] && line->steps >= 2 && line->steps * 2 >= (double)rank->steps;
+}
+
+static json_t *lines_of_rank(const struct facts *facts, const struct rank_facts *rank)
+{
+    enum { MOST = 16 };
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < facts->cuda_line_count && json_array_size(list) < MOST; i++) {
+        const struct cuda_line *l = &facts->cuda_lines[i];
+        if (l->pid != rank->pid || rank->steps <= 0 || !is_in_the_loop(l, rank))
+            continue;
+        double steps = (double)rank->steps;
+        json_t *item = json_pack("{so so so so so so so}", "kind", summary_text(l->kind), "file",
+                                 summary_text(l->file), "line", summary_integer(l->line),
+                                 "function", summary_text(l->function), "calls_per_step",
+                                 json_number_or_null(l->n / steps), "time_per_step",
+                                 json_number_or_null(l->ms / steps), "bytes_per_step",
+                                 json_number_or_null(l->bytes / steps));
+        if (json_array_append_new(list, item) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 json_t *summary_cuda(const struct facts *facts)
 {
     json_t *ranks = json_array();
@@ -33,8 +63,9 @@ json_t *summary_cuda(const struct facts *facts)
             json_decref(calls);
             continue;
         }
-        json_t *item = json_pack("{si so so}", "rank", facts->ranks[i].rank, "steps",
-                                 summary_integer(facts->ranks[i].steps), "calls", calls);
+        json_t *item = json_pack("{si so so so}", "rank", facts->ranks[i].rank, "steps",
+                                 summary_integer(facts->ranks[i].steps), "calls", calls, "lines",
+                                 lines_of_rank(facts, &facts->ranks[i]));
         if (json_array_append_new(ranks, item) < 0) {
             json_decref(ranks);
             return NULL;

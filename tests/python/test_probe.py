@@ -181,6 +181,22 @@ def test_lines_that_copy_and_wait_are_named(tmp_path):
             (line("# thread"), "sync", 100, 0, 1),
         ]
     )
+    # In every step, and so in the summary: neither what came before the first batch nor the thread.
+    folder = tmp_path / "logs" / "probe"
+    (rank,) = json.loads((folder / "final_summary.json").read_text())["system"]["cuda"]
+    lines = {
+        (x["line"], x["kind"], x["calls_per_step"], x["bytes_per_step"]) for x in rank["lines"]
+    }
+    assert lines == {
+        (line("# copies"), "pageable_copy", 2, 128),
+        (line("# helper"), "wait", 3, 0),
+        (line("# inner"), "wait", 1, 0),
+    }
+    assert all(x["file"] == "train.py" and x["time_per_step"] > 0 for x in rank["lines"])
+    text = (folder / "final_summary.txt").read_text()
+    copies = f"- Copies of pageable memory: train.py:{line('# copies')} (2 a step, "
+    waits = f"- Waits for the GPU: train.py:{line('# helper')} (3 a step, "
+    assert copies in text and waits in text
     ((others,),) = database(tmp_path).execute(
         "SELECT count(*) FROM cuda_lines WHERE file != 'train.py'"
     )

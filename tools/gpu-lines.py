@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Does leat name the lines that hold a GPU up? Prints a table; exits with 1 when a line was missed or a
+healthy training was blamed, with 2 when there is nothing to try it on.
+
+    tools/gpu-lines.py [BUILD_FOLDER]     # needs PyTorch with CUDA; of leat: leat and python/
+
+Each script is a real training of some steps under `leat run`. The line that ends in "# KIND" must be
+named as that kind in final_summary.json (system.cuda[].lines) and in the text, every step of it counted,
+and no other line may be. Then what it costs: the same loop of copies and waits with the lines and
+without, in turns.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+STEPS = 60
+COST_CALLS = 20_000
+COST_ROUNDS = 3
+COST_BAR_NS = 1000
+
+TRAIN = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+{before}
+data = TensorDataset(torch.randn({rows}, 1024), torch.zeros({rows}).long())
+model = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 8)).to("cuda")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (x, y) in enumerate(DataLoader(data, 128, pin_memory={pin})):
+{copy}
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+{after}
+"""
+HEALTHY = '    x, y = x.to("cuda", non_blocking=True), y.to("cuda", non_blocking=True)'
+WAITING_COPY = '    x, y = x.to("cuda"), y.to("cuda")'
+
+HELPER = """
+def log(loss):
+    total.append(loss.item())  # wait
+
+total = []
+"""
+
+# (name, pinned, what stands before, how the batch is copied, what comes after the step)
+CASES = [
+    ("pageable .to()", False, "", WAITING_COPY + "  # pageable_copy", "    pass"),
+    ("pageable .cuda()", False, "", "    x, y = x.cuda(), y.cuda()  # pageable_copy", "    pass"),
+    ("pageable, non_blocking", False, "", HEALTHY + "  # pageable_copy", "    pass"),
+    ("pinned, blocking", True, "", WAITING_COPY + "  # blocking_copy", "    pass"),
+    (".item()", True, "", HEALTHY, "    value = loss.item()  # wait"),
+    (".item() in a function", True, HELPER, HEALTHY, "    log(loss)"),
+    ("print(loss)", True, "", HEALTHY, "    print(loss)  # wait"),
+    ("float(loss)", True, "", HEALTHY, "    value = float(loss)  # wait"),
+    (".cpu()", True, "", HEALTHY, "    value = loss.detach().cpu()  # wait"),
+    ("if loss > 9", True, "", HEALTHY, "    if loss > 9e9:  # wait\n        break"),
+    ("cuda.synchronize()", True, "", HEALTHY, "    torch.cuda.synchronize()  # wait"),
+    ("nonzero()", True, "", HEALTHY, "    x.nonzero()  # wait"),
+    ("healthy", True, "", HEALTHY, "    pass"),
+    ("healthy, logs now and then", True, "", HEALTHY, "    if step % 20 == 0: print(loss.item())"),
+]
+
+
+def source_of(case):
+    _, pin, before, copy, after = case
+    return TRAIN.format(before=before, rows=STEPS * 128, pin=pin, copy=copy, after=after)
+
+
+def expected_of(source):
+    """{(line, kind)} that the marks of a script ask for."""
+    marks = enumerate(source.splitlines(), 1)
+    found = [(number, re.search(r"# (\w+)$", text)) for number, text in marks]
+    return {(number, mark.group(1)) for number, mark in found if mark}
+
+
+def run_case(leat, folder, source):
+    (folder / "train.py").write_text(source)
+    words = [leat, "run", "-q", "--logs-dir", folder, "--run-name", "lines", "--"]
+    done = subprocess.run(
+        [*words, sys.executable, folder / "train.py"], capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        sys.exit(f"leat run failed:\n{done.stdout[-2000:]}{done.stderr}")
+    summary = json.loads((folder / "lines" / "final_summary.json").read_text())
+    text = (folder / "lines" / "final_summary.txt").read_text()
+    return summary["system"]["cuda"][0], re.sub(r"\s+", " ", text)
+
+
+def check_case(leat, case):
+    source = source_of(case)
+    with tempfile.TemporaryDirectory() as name:
+        cuda, text = run_case(leat, pathlib.Path(name), source)
+    expected = expected_of(source)
+    named = {(line["line"], line["kind"]) for line in cuda["lines"]}
+    shown = all(f"train.py:{number} (" in text for number, _ in expected)
+    whole = all(line["calls_per_step"] >= 0.98 for line in cuda["lines"])
+    held = named == expected and shown and whole
+    words = ", ".join(
+        f"train.py:{line['line']} {line['kind']}, {line['calls_per_step']:.3g} a step,"
+        f" {line['time_per_step'] * 1000:.0f} us"
+        for line in cuda["lines"]
+    )
+    print(f"  {case[0]:<27} {'held' if held else 'MISSED':<6} {words or 'no line'}", flush=True)
+    if not held:
+        print(f"      expected {sorted(expected) or 'none'}; in the text: {shown}")
+    return held
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+
+def child_cost(watch):
+    """Nanoseconds of one Stream.synchronize() on an idle stream, the cheapest call that has a line."""
+    import time
+
+    import torch
+    from leat import _core
+
+    torch.ones(8, device="cuda").add_(1)
+    wait = torch.cuda.current_stream().synchronize
+    torch.cuda.synchronize()
+    if watch and not _core.watch_places():
+        sys.exit("this Python's stack cannot be read")
+
+    def deep(n):
+        if n:
+            return deep(n - 1)
+        best = []
+        for _ in range(5):
+            t0 = time.perf_counter_ns()
+            for _ in range(COST_CALLS):
+                wait()
+            best.append((time.perf_counter_ns() - t0) / COST_CALLS)
+        return min(best)
+
+    print(json.dumps(deep(20)))  # as deep as a training within a framework
+
+
+def cost(build, mode):
+    env = os.environ | {
+        "LD_PRELOAD": str(build / "python" / "leat" / "libleat-probe.so"),
+        "PYTHONPATH": str(build / "python"),
+    }
+    words = [sys.executable, __file__, mode]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        sys.exit(f"{mode} failed:\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def check_cost(build):
+    without, with_lines = [], []
+    for _ in range(COST_ROUNDS):
+        without.append(cost(build, "--cost-without"))
+        with_lines.append(cost(build, "--cost-with"))
+    added = min(with_lines) - min(without)
+    held = added <= COST_BAR_NS
+    print(
+        f"  {'cost of a line':<27} {'held' if held else 'MISSED':<6} {added:.0f} ns on"
+        f" {min(without):.0f} ns, 21 frames deep (bar {COST_BAR_NS} ns)"
+    )
+    return held
+
+
+def main():
+    if "--cost-with" in sys.argv or "--cost-without" in sys.argv:
+        return child_cost("--cost-with" in sys.argv)
+    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    words = "import torch; print(torch.__version__, torch.cuda.get_device_name())"
+    asked = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    if asked.returncode != 0 or not (build / "leat").exists():
+        print("There is no PyTorch with a CUDA device here, or nothing was built: nothing to try.")
+        return 2
+    print(asked.stdout.strip(), f"- {STEPS} steps each")
+    held = [check_case(build / "leat", case) for case in CASES] + [check_cost(build)]
+    print("all rows hold" if all(held) else f"{held.count(False)} rows missed")
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
