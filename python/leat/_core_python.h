@@ -83,6 +83,7 @@ int engine_add(PyObject *module);
 int making_met_fetcher(void); /* whether a fetcher of this worker has been given its stand-ins */
 void making_forget(void);     /* after a fork, in the child */
 void train_forget(void);      /* the same */
+int train_seen(void);         /* whether there was a backward in this process */
 /* A batch of the fetcher that this is the Fetch of is about to be asked for; 0: it is no Fetch. */
 int making_wake(PyObject *object);
 /* Sets the mark of _core.h. The first thread that comes has it until it is done. */
