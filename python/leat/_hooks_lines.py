@@ -14,7 +14,7 @@ from leat import _core, _patch, _state
 HZ = 100  # what it costs: docs/profiler.md
 
 # The answers; _lines.c has the same numbers.
-USER, INLINE, LIBRARY, DECODE, FETCHER, OWN, HOOK = range(7)
+USER, INLINE, LIBRARY, DECODE, FETCHER, LOADER, HOOK = range(7)
 
 # Libraries whose frames decode images, whatever they do. In PIL that is the loading of a file: the
 # rest of it transforms.
@@ -29,6 +29,7 @@ _CALLS = re.compile(
 # Code of its own only to Python: to the user it is part of the line it stands on.
 _INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
 _FETCH = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
+_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
 
 def start():
@@ -41,9 +42,11 @@ def _kind(code):
     path = code.co_filename
     if path.endswith(_FETCH):
         return FETCHER
-    if path.startswith(_state._HOME):
-        return OWN if path.endswith("_hooks_data.py") else HOOK
-    if path in ("<shim>", "<trampoline>") or code.co_name == "<interpreter trampoline>":
+    if path.endswith(_LOADER):
+        return LOADER
+    if path.startswith(_state._HOME) or path in ("<shim>", "<trampoline>"):
+        return HOOK
+    if code.co_name == "<interpreter trampoline>":
         return HOOK
     if _DECODERS.search(path):
         return DECODE

@@ -20,7 +20,7 @@ enum {
 };
 
 /* As in _hooks_lines.py. */
-enum code_kind { USER, INLINE, LIBRARY, DECODE, FETCHER, OWN, HOOK };
+enum code_kind { USER, INLINE, LIBRARY, DECODE, FETCHER, LOADER, HOOK };
 
 struct code { /* never freed; holds a reference to the code object */
     uintptr_t address;
@@ -125,17 +125,18 @@ struct places {
     int decodes;
 };
 
-/* With the lock. What is above the fetcher is not the making of a batch. */
+/* With the lock. What is above the fetcher, and the iterator that asks it, is not the making of a
+ * batch. */
 static struct places find_places(struct lines *l, const struct stack *stack)
 {
     struct place inner = {0}, user = {0};
     int decodes = 0;
     for (int i = 0; i < stack->n; i++) {
         struct place at = place_of(l, stack, i);
-        if (!at.code || (at.code->kind == OWN && !inner.code))
+        if (!at.code)
             continue;
         enum code_kind kind = at.code->kind;
-        if (inner.code && (kind == FETCHER || kind == OWN))
+        if (kind == LOADER || (inner.code && kind == FETCHER))
             break;
         /* A comprehension belongs to its line, as long as that is what called it. */
         if (user.code && (kind > INLINE || line_of(at) != line_of(user) ||
@@ -325,7 +326,7 @@ int lines_is_last(uintptr_t address, void *lines)
     pthread_mutex_lock(&l->lock);
     struct code *code = find_code(l, address);
     pthread_mutex_unlock(&l->lock);
-    return code && (code->kind == USER || code->kind == FETCHER);
+    return code && (code->kind == USER || code->kind == FETCHER || code->kind == LOADER);
 }
 
 int lines_add(struct lines *l, const struct stack *stack)
