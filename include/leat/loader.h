@@ -394,6 +394,9 @@ struct leat_loader_options {
     const struct leat_layout *layouts; /* of each field, before `layout`; copied; may be NULL */
     int device; /* CUDA device + 1: batches are delivered there; 0: where they are made */
     uint64_t device_bytes; /* most that the slots take on it; 0: a quarter of what is free */
+    int resident; /* the source is copied there, once, and batches are gathered there, where arrays
+                     in memory and some batches fit into device_bytes. What is written to the arrays
+                     afterwards is not seen; leat_batch.data is not to be looked at */
     int (*current_stream)(int32_t device, void **ret_stream); /* the CUDA stream the calling thread
                               works on; not 0: unknown. May be NULL. With it a batch may be dropped
                               while a graph is captured */

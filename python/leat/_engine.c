@@ -102,21 +102,21 @@ static int parse_layouts(PyObject *given, const struct leat_source *source,
 
 static PyObject *engine_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "source",       "batch_size",      "drop_last", "order",    "seed",
-        "rank",         "world_size",      "threads",   "ahead",    "memory_bytes",
-        "on_error",     "recorder_loader", "layouts",   "autotune", "device",
-        "device_bytes", "current_stream",  NULL};
+    static char *names[] = {"source",         "batch_size",   "drop_last",  "order",
+                            "seed",           "rank",         "world_size", "threads",
+                            "ahead",          "memory_bytes", "on_error",   "recorder_loader",
+                            "layouts",        "autotune",     "device",     "device_bytes",
+                            "current_stream", "resident",     NULL};
     struct leat_loader_options options = {0};
     PyObject *source_object, *layouts = NULL;
     int order = 0, on_error = 0;
     long long batch_size;
     unsigned long long seed = 0, memory_bytes = 0, device_bytes = 0, current_stream = 0;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "OL|iiKiiiiKiiOiiKK", names, &source_object, &batch_size,
+            args, kwargs, "OL|iiKiiiiKiiOiiKKi", names, &source_object, &batch_size,
             &options.drop_last, &order, &seed, &options.rank, &options.world_size, &options.threads,
             &options.ahead, &memory_bytes, &on_error, &options.recorder_loader, &layouts,
-            &options.autotune, &options.device, &device_bytes, &current_stream))
+            &options.autotune, &options.device, &device_bytes, &current_stream, &options.resident))
         return NULL;
     struct leat_source *source = engine_source_of(source_object);
     if (!source)

@@ -58,7 +58,8 @@ class DataLoader(_TorchLoader[_Sample]):
 
     device         where the tensors of a batch are to be; None: where they are made. To a GPU
                    ("cuda", "cuda:1") they are copied ahead of time
-    device_memory  bytes that batches may take on the GPU; None: a quarter of what is free
+    device_memory  bytes that may be used on the GPU; None: a quarter of what is free, for batches
+                   only. Tensors that fit are copied there once, and batches are gathered there
     order          'full', 'quasi', 'window', 'sequential', or 'torch' for the very order torch's
                    sampler gives; None: 'full' with shuffle=True ('torch' when a generator was
                    given), else 'sequential'. A sampler or batch_sampler is followed as it is

@@ -108,6 +108,12 @@ def delivers(loader, lowered):
     return fit and torch.version.hip is None
 
 
+def resides(loader, lowered):
+    """Whether the data may be copied to the GPU as a whole, if it fits: only who gave it memory
+    there has asked for that, and only where it is seen when the data changes."""
+    return loader.device_memory is not None and lowered.version is not None
+
+
 def _device_options(loader, lowered):
     if not delivers(loader, lowered):
         return {}
@@ -122,6 +128,7 @@ def _device_options(loader, lowered):
         "device": 1 + (torch.cuda.current_device() if index is None else index),
         "device_bytes": loader.device_memory or 0,
         "current_stream": _current_stream(),
+        "resident": resides(loader, lowered),
     }
 
 
@@ -139,7 +146,8 @@ def _current_stream():
 def _engine_for(shared, lowered, options, batch_size):
     """The engine that rests, if it was made for the same; else a new one."""
     layout = None if lowered.layout is None else lowered.layout.engine_layout()
-    key = (lowered.key, batch_size, tuple(options.values()), layout)
+    version = lowered.version if options.get("resident") else None
+    key = (lowered.key, batch_size, tuple(options.values()), layout, version)
     resting, shared.resting = shared.resting, None
     if resting is not None:
         if resting.key == key:

@@ -225,7 +225,10 @@ def _device_text(loader, found):
     if found is not None and _loader_engine.delivers(loader, found):
         budget = loader.device_memory
         limit = "a quarter of its free memory" if budget is None else f"{budget} bytes of it"
-        return f"{device}: copied from page-locked slots as they fill, at most {limit}", "C"
+        how = "copied from page-locked slots as they fill"
+        if _loader_engine.resides(loader, found):
+            how = f"gathered there if the data fits, else {how}"
+        return f"{device}: {how}, at most {limit}", "C"
     return f"{device}: moved from page-locked memory on a stream of its own", "torch"
 
 

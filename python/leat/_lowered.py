@@ -40,6 +40,8 @@ class Lowered:
     through   None, or the indices of a Subset as a tensor
     ahead     whether indices may be drawn ahead of the consumer
     layout    None, or the leat.Pad or leat.Concat that the engine does
+    version   None, or something that changes when torch writes to the data: while it does not, a
+              copy of the data is as good
     """
 
     def __init__(self, key, source, build, text, variable=(), as_bytes=()):
@@ -54,6 +56,7 @@ class Lowered:
         self.through = None
         self.ahead = True
         self.layout = None
+        self.version = None
 
 
 def only(leaves):
@@ -77,7 +80,10 @@ def lowered_tensors(tensors, build, name):
     fields = tuple(fields)
     key = ("memory", fields)
     text = f"{name} in memory: {shapes(tensors)}, {tensors[0].shape[0]} samples"
-    return Lowered(key, lambda: _core.source_memory(fields, tensors), build, text)
+    found = Lowered(key, lambda: _core.source_memory(fields, tensors), build, text)
+    if not any(tensor.is_inference() for tensor in tensors):
+        found.version = tuple(tensor._version for tensor in tensors)
+    return found
 
 
 def unfit(tensor):

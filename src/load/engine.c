@@ -95,7 +95,8 @@ static int fill_slot(struct leat_loader *l, struct slot *slot)
         return 0;
     l->device_err.text[0] = 0;
     if (device_slot_get(l->device, &slot->device, slot->block.memory, slot->block.memory_bytes,
-                        l->layout.rows_bytes, &l->device_err) < 0) {
+                        l->rows.memory ? l->layout.bytes : l->layout.rows_bytes,
+                        &l->device_err) < 0) {
         slot_drop_memory(slot);
         return -ENOMEM;
     }
@@ -270,6 +271,8 @@ void engine_unref(struct leat_loader *l)
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->ready);
+    if (l->device)
+        device_rows_close(l->device, &l->rows);
     device_close(l->device);
     mem_free(l->slots);
     mem_free(l->errors);

@@ -31,6 +31,7 @@
 #define LEAT_LOAD_ENGINE_H
 
 #include "load/batch_layout.h"
+#include "load/device/device_rows.h"
 #include "load/pace.h"
 #include "load/sampler.h"
 #include "load/slot.h"
@@ -59,6 +60,7 @@ struct leat_loader {
     int64_t most_slots;          /* that the budget allows, without rooms */
     int64_t piece;               /* samples of a piece of work */
     struct device *device;       /* owned; NULL: batches stay in the memory of the CPU */
+    struct device_rows rows;     /* the source on the device; zeros: it stays where it is */
     double cores;                /* that this process may use, a cgroup's quota counted in */
     uint64_t machine_bytes;      /* of memory, the same way */
 

@@ -131,8 +131,9 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
     char order[128], device[96] = "cpu";
     order_text(o, order, sizeof order);
     if (loader->device)
-        snprintf(device, sizeof device, "cuda:%d, copied from page-locked slots, at most %.1f MiB",
-                 loader->device->ordinal, (double)loader->device->most_bytes / (1 << 20));
+        snprintf(device, sizeof device, "cuda:%d, %s, at most %.1f MiB", loader->device->ordinal,
+                 loader->rows.memory ? "gathered there" : "copied from page-locked slots",
+                 (double)loader->device->most_bytes / (1 << 20));
     return snprintf(text, bytes,
                     "source: %s\n"
                     "order: %s; seed %llu; rank %d of %d\n"

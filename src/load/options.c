@@ -110,6 +110,21 @@ static int usual_ahead(const struct leat_loader *l)
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
 
+/* Takes the source over to the device, where that was asked for and leaves room for some batches.
+ */
+static int settle_rows(struct leat_loader *l, uint64_t *most_bytes, struct leat_err *err)
+{
+    uint64_t rows_bytes = l->options.resident ? device_rows_bytes(l->source) : 0;
+    if (!rows_bytes || rows_bytes > *most_bytes || (*most_bytes - rows_bytes) / 4 < l->layout.bytes)
+        return 0;
+    int failed = device_rows_open(l->device, &l->rows, l->source, err);
+    if (failed)
+        return failed;
+    *most_bytes -= rows_bytes;
+    l->layout.indices_only = 1;
+    return 0;
+}
+
 /* Opens the device, and lets its memory limit the slots as the budget does. */
 static int settle_device(struct leat_loader *l, struct leat_err *err)
 {
@@ -124,7 +139,12 @@ static int settle_device(struct leat_loader *l, struct leat_err *err)
         return failed;
     l->layout.own_pages = 1;
     uint64_t slot_bytes = l->layout.rows_bytes ? l->layout.rows_bytes : 1;
-    uint64_t fit = l->device->most_bytes / slot_bytes;
+    uint64_t most_bytes = l->device->most_bytes;
+    if ((failed = settle_rows(l, &most_bytes, err)) < 0)
+        return failed;
+    if (l->rows.memory) /* with their indices */
+        slot_bytes = l->layout.bytes;
+    uint64_t fit = most_bytes / slot_bytes;
     if (fit < 2)
         return err_set(err, -LEAT_E_FULL,
                        "A batch takes %.1f MiB and cuda:%d may give %.1f MiB, which must hold two: "

@@ -43,9 +43,12 @@ uint64_t slot_cost_bytes(const struct slot_layout *layout)
 
 int slot_get_memory(struct slot *slot, const struct slot_layout *layout)
 {
-    if ((layout->own_pages ? block_map : block_get)(&slot->block, layout->bytes) < 0)
+    uint64_t bytes = layout->bytes - (layout->indices_only ? layout->indices_offset : 0);
+    if ((layout->own_pages ? block_map : block_get)(&slot->block, bytes) < 0)
         return -ENOMEM;
     uint8_t *start = slot->block.start;
+    if (layout->indices_only)
+        start -= layout->indices_offset; /* as if they were there: nobody looks at the rows */
     for (uint32_t f = 0; f < layout->fields; f++) {
         slot->rows[f] = slot->shown[f] = start + layout->offset[f];
         slot->lengths[f] =

@@ -77,6 +77,8 @@ struct slot_layout {
     uint64_t bytes;                           /* of the block */
     uint64_t rows_bytes;                      /* of all fields' rows, from its start on */
     int own_pages;                            /* the block is to have pages of its own */
+    int indices_only; /* the block holds no rows: they are made on the device (device_rows.h), and
+                         there, behind them, lie the indices */
 };
 
 /* -EOVERFLOW when a batch is larger than an address space. */

@@ -44,6 +44,9 @@ struct source_ops {
      * reading them; NULL where that is not possible. */
     int (*lengths)(struct leat_source *source, uint32_t field, int64_t first, size_t count,
                    int64_t *ret_lengths, struct leat_err *err);
+    /* Where all rows of a field lie one behind the other in memory, for as long as the source
+     * lives; NULL where they do not. NULL: they never do. */
+    const void *(*rows)(const struct leat_source *source, uint32_t field);
     /* Frees what the source holds beyond the base; takes a half-built one. */
     void (*done)(struct leat_source *source);
 };

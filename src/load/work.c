@@ -88,16 +88,40 @@ uint64_t work_lay_out(struct leat_loader *l, struct slot *slot)
     return t1 - t0;
 }
 
-int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+/* The rows, copied: all at once where there is no gap. */
+static int copy_rows(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     const struct slot_layout *layout = &l->layout;
-    int whole = slot->batch.samples == l->options.batch_size;
+    struct device_slot *there = &slot->device;
+    uint64_t samples = (uint64_t)slot->batch.samples;
+    if (slot->batch.samples == l->options.batch_size)
+        return device_slot_copy(l->device, there, 0, slot->block.start, layout->rows_bytes, err);
+    int failed = 0;
+    for (uint32_t f = 0; f < layout->fields && !failed; f++)
+        failed = device_slot_copy(l->device, there, layout->offset[f], slot->rows[f],
+                                  samples * layout->row_bytes[f], err);
+    return failed;
+}
+
+/* The rows, gathered there: only their indices are copied. */
+static int gather_rows_there(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+{
+    const struct slot_layout *layout = &l->layout;
+    struct device_slot *there = &slot->device;
+    int64_t samples = slot->batch.samples;
+    int failed = device_slot_copy(l->device, there, layout->indices_offset, slot->indices,
+                                  (uint64_t)samples * sizeof(int64_t), err);
+    for (uint32_t f = 0; f < layout->fields && !failed; f++)
+        failed = device_rows_gather(l->device, &l->rows, there, f, layout->row_bytes[f],
+                                    layout->offset[f], layout->indices_offset, samples, err);
+    return failed;
+}
+
+int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+{
     int failed = device_slot_claim(l->device, &slot->device, err);
-    if (!failed && whole)
-        failed = device_slot_copy(l->device, &slot->device, 0, layout->rows_bytes, err);
-    for (uint32_t f = 0; f < layout->fields && !whole && !failed; f++)
-        failed = device_slot_copy(l->device, &slot->device, layout->offset[f],
-                                  (uint64_t)slot->batch.samples * layout->row_bytes[f], err);
+    if (!failed)
+        failed = (l->rows.memory ? gather_rows_there : copy_rows)(l, slot, err);
     if (!failed)
         failed = device_slot_copied(l->device, &slot->device, err);
     return failed;
@@ -131,7 +155,8 @@ uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
     uint64_t t0 = clock_now_ns();
     find_indices(l, slot, first, count);
     uint64_t t1 = clock_now_ns();
-    read_piece(l, slot, first, count);
+    if (!l->rows.memory)
+        read_piece(l, slot, first, count);
     uint64_t t2 = clock_now_ns();
     pthread_mutex_lock(&l->lock);
     l->stats.order_ns += t1 - t0;

@@ -83,6 +83,14 @@ def test_structures_and_orders():
 
 def test_ten_thousand_batches_under_stress():
     """Kept tensors, many streams nobody is told of, views, early deletion, random waits."""
+    stress(None)
+
+
+def test_the_same_gathered_there():
+    stress(8 << 30)
+
+
+def stress(memory):
     x = rows(640_000)
     on_gpu = x.cuda()
     streams = [torch.cuda.Stream() for _ in range(8)]
@@ -90,7 +98,9 @@ def test_ten_thousand_batches_under_stress():
     kept, seen = [], 0
     random = torch.Generator().manual_seed(1)
     for epoch in range(2):
-        loader = leat.DataLoader(x, 128, shuffle=True, seed=epoch, device="cuda")
+        loader = leat.DataLoader(
+            x, 128, shuffle=True, seed=epoch, device="cuda", device_memory=memory
+        )
         for indices, batch in zip(order_of(loader), loader):
             dice = int(torch.randint(0, 100, (1,), generator=random))
             rows_there = indices.cuda()
@@ -134,6 +144,23 @@ def check_kept(kept, on_gpu):
     return wrong
 
 
+def test_the_cpu_runs_ahead():
+    """Large copies, and nothing that makes the CPU wait: batches are used the moment they are taken,
+    and dropped long before the GPU comes to them."""
+    x = rows(400_000)
+    on_gpu = x.cuda()
+    for seed in range(3):
+        loader = leat.DataLoader(x, 25_000, shuffle=True, seed=seed, device="cuda")
+        order = [indices.cuda() for indices in order_of(loader)]
+        wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+        torch.cuda.synchronize()
+        for indices, batch in zip(order, loader):
+            wrong += (batch != on_gpu[indices]).sum()
+            busy(5_000_000)
+            del batch
+        assert int(wrong) == 0, (seed, int(wrong))
+
+
 def test_batches_that_are_all_kept():
     x = rows(20_000)
     loader = leat.DataLoader(
@@ -146,6 +173,33 @@ def test_batches_that_are_all_kept():
     del batches, batch
     assert sum(1 for _ in loader) == 200
     assert loader.stats().slots <= 8
+
+
+def test_data_that_lives_there():
+    fields = {"wide": torch.rand(5003, 100), "odd": rows(5003, torch.uint8)}
+    fields.update(
+        one=torch.arange(5003), half=torch.rand(5003, 7).half(), none=torch.rand(5003, 2, 2)
+    )
+    data = leat_data.Tensors(**fields)
+    loader = leat.DataLoader(data, 256, shuffle=True, seed=6, device="cuda", device_memory=1 << 30)
+    assert "gathered there" in str(loader.plan())
+    for _ in range(2):
+        seen = 0
+        for batch in loader:
+            indices = batch["one"].cpu()
+            seen += len(indices)
+            for name, whole in fields.items():
+                assert torch.equal(batch[name].cpu(), whole[indices]), name
+        assert seen == 5003
+        assert "gathered there" in loader._leat_shared.resting.core.plan()
+        fields["wide"].mul_(2)  # seen by the next pass
+    strided = torch.rand(100, 1000).t()  # cannot be taken over
+    loader = leat.DataLoader(
+        strided, 100, shuffle=True, seed=1, device="cuda", device_memory=1 << 30
+    )
+    for batch, indices in zip(loader, order_of(loader)):
+        assert torch.equal(batch.cpu(), strided[indices])
+    assert "page-locked" in loader._leat_shared.resting.core.plan()
 
 
 def test_consumer_on_another_stream():

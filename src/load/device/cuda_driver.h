@@ -56,6 +56,14 @@ enum {
     X(event_record, "cuEventRecord", (cu_event event, cu_stream stream))                           \
     X(event_query, "cuEventQuery", (cu_event event))                                               \
     X(event_wait, "cuEventSynchronize", (cu_event event))                                          \
+    X(module_load, "cuModuleLoadData", (cu_module * module, const void *text))                     \
+    X(module_free, "cuModuleUnload", (cu_module module))                                           \
+    X(module_function, "cuModuleGetFunction",                                                      \
+      (cu_function * function, cu_module module, const char *name))                                \
+    X(launch, "cuLaunchKernel",                                                                    \
+      (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream,                \
+       void **arguments, void **extra))                                                            \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
     X(error_text, "cuGetErrorString", (int result, const char **text))
 

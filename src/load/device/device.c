@@ -8,11 +8,7 @@
 
 /* ---- one call: the context is current, and captures of others do not forbid it ----------------
  */
-struct stay {
-    int mode;
-};
-
-static int enter(const struct device *d, struct stay *stay)
+int device_enter(const struct device *d, struct device_stay *stay)
 {
     stay->mode = CU_CAPTURE_RELAXED;
     int result = d->cuda->context_push(d->context);
@@ -21,14 +17,14 @@ static int enter(const struct device *d, struct stay *stay)
     return result;
 }
 
-static void leave(const struct device *d, struct stay *stay)
+void device_leave(const struct device *d, struct device_stay *stay)
 {
     cu_context was;
     d->cuda->capture_mode(&stay->mode);
     d->cuda->context_pop(&was);
 }
 
-static int failed_to(const struct device *d, int result, const char *what, struct leat_err *err)
+int device_failed(const struct device *d, int result, const char *what, struct leat_err *err)
 {
     int code = result == 2 ? -ENOMEM : -EIO; /* CUDA_ERROR_OUT_OF_MEMORY */
     return err_set(err, code, "cuda:%d: %s: %s.", d->ordinal, what,
@@ -40,16 +36,16 @@ static int failed_to(const struct device *d, int result, const char *what, struc
 static int find_memory(struct device *d, struct leat_err *err)
 {
     size_t free_bytes = 0, total;
-    struct stay stay;
-    int result = enter(d, &stay);
+    struct device_stay stay;
+    int result = device_enter(d, &stay);
     if (result)
-        return failed_to(d, result, "its context cannot be used", err);
+        return device_failed(d, result, "its context cannot be used", err);
     result = d->cuda->memory_info(&free_bytes, &total);
     if (!result)
         result = d->cuda->stream_new(&d->copies, CU_STREAM_NON_BLOCKING);
-    leave(d, &stay);
+    device_leave(d, &stay);
     if (result)
-        return failed_to(d, result, "no stream could be made", err);
+        return device_failed(d, result, "no stream could be made", err);
     if (!d->most_bytes)
         d->most_bytes = free_bytes / 4;
     return 0;
@@ -77,7 +73,7 @@ int device_open(int ordinal, uint64_t most_bytes, int (*current_stream)(int32_t,
     int result = cuda->device_get(&d->device, ordinal);
     if (!result)
         result = cuda->context_retain(&d->context, d->device);
-    int failed = result ? failed_to(d, result, "its context cannot be had", err) : 0;
+    int failed = result ? device_failed(d, result, "its context cannot be had", err) : 0;
     if (!failed)
         failed = find_memory(d, err);
     if (failed) {
@@ -95,11 +91,11 @@ int device_usable(const struct device *d)
 
 void device_close(struct device *d)
 {
-    struct stay stay;
+    struct device_stay stay;
     if (d && d->context && device_usable(d)) {
-        if (d->copies && !enter(d, &stay)) {
+        if (d->copies && !device_enter(d, &stay)) {
             d->cuda->stream_free(d->copies);
-            leave(d, &stay);
+            device_leave(d, &stay);
         }
         d->cuda->context_release(d->device);
     }
@@ -129,23 +125,23 @@ static int get_slot(struct device *d, struct device_slot *slot, void *host, size
 int device_slot_get(struct device *d, struct device_slot *slot, void *host, size_t host_bytes,
                     uint64_t bytes, struct leat_err *err)
 {
-    struct stay stay;
+    struct device_stay stay;
     *slot = (struct device_slot){.bytes = bytes};
-    int result = enter(d, &stay);
+    int result = device_enter(d, &stay);
     if (result)
-        return failed_to(d, result, "its context cannot be used", err);
+        return device_failed(d, result, "its context cannot be used", err);
     result = get_slot(d, slot, host, host_bytes);
-    leave(d, &stay);
+    device_leave(d, &stay);
     if (!result)
         return 0;
     device_slot_drop(d, slot);
-    return failed_to(d, result, "no memory for a batch", err);
+    return device_failed(d, result, "no memory for a batch", err);
 }
 
 void device_slot_drop(struct device *d, struct device_slot *slot)
 {
-    struct stay stay;
-    if (slot->host && device_usable(d) && !enter(d, &stay)) {
+    struct device_stay stay;
+    if (slot->host && device_usable(d) && !device_enter(d, &stay)) {
         if (slot->copied)
             d->cuda->event_wait(slot->copied);
         if (slot->release == RELEASE_RECORDED)
@@ -157,65 +153,64 @@ void device_slot_drop(struct device *d, struct device_slot *slot)
             d->cuda->event_free(slot->copied);
         if (slot->released)
             d->cuda->event_free(slot->released);
-        leave(d, &stay);
+        device_leave(d, &stay);
     }
     *slot = (struct device_slot){0};
 }
 
 int device_slot_claim(struct device *d, struct device_slot *slot, struct leat_err *err)
 {
-    struct stay stay;
+    struct device_stay stay;
     if (slot->release == RELEASE_OWED)
         return -EAGAIN;
     if (slot->release == RELEASE_NONE)
         return 0;
-    int result = enter(d, &stay);
+    int result = device_enter(d, &stay);
     if (!result) {
         result = d->cuda->stream_wait(d->copies, slot->released, 0);
-        leave(d, &stay);
+        device_leave(d, &stay);
     }
     if (result)
-        return failed_to(d, result, "the copies cannot wait for the last consumer", err);
+        return device_failed(d, result, "the copies cannot wait for the last consumer", err);
     slot->release = RELEASE_NONE;
     return 0;
 }
 
-int device_slot_copy(struct device *d, struct device_slot *slot, uint64_t offset, uint64_t bytes,
-                     struct leat_err *err)
+int device_slot_copy(struct device *d, struct device_slot *slot, uint64_t to, const void *from,
+                     uint64_t bytes, struct leat_err *err)
 {
-    struct stay stay;
+    struct device_stay stay;
     if (!bytes)
         return 0;
-    int result = enter(d, &stay);
+    int result = device_enter(d, &stay);
     if (!result) {
-        result = d->cuda->copy_in(slot->memory + offset, (uint8_t *)slot->host + offset, bytes,
-                                  d->copies);
-        leave(d, &stay);
+        result = d->cuda->copy_in(slot->memory + to, from, bytes, d->copies);
+        device_leave(d, &stay);
     }
-    return result ? failed_to(d, result, "a batch cannot be copied", err) : 0;
+    return result ? device_failed(d, result, "a batch cannot be copied", err) : 0;
 }
 
 int device_slot_copied(struct device *d, struct device_slot *slot, struct leat_err *err)
 {
-    struct stay stay;
-    int result = enter(d, &stay);
+    struct device_stay stay;
+    int result = device_enter(d, &stay);
     if (!result) {
         result = d->cuda->event_record(slot->copied, d->copies);
-        leave(d, &stay);
+        device_leave(d, &stay);
     }
     if (result)
-        return failed_to(d, result, "a batch cannot be copied", err);
+        return device_failed(d, result, "a batch cannot be copied", err);
     atomic_store_explicit(&slot->copying, 1, memory_order_release);
     return 0;
 }
 
 void device_slot_read(struct device *d, struct device_slot *slot)
 {
-    struct stay stay;
-    if (!atomic_load_explicit(&slot->copying, memory_order_acquire) || enter(d, &stay))
+    struct device_stay stay;
+    if (!atomic_load_explicit(&slot->copying, memory_order_acquire) || device_enter(d, &stay))
         return;
     d->cuda->event_wait(slot->copied);
-    leave(d, &stay);
+    device_leave(d, &stay);
     atomic_store_explicit(&slot->copying, 0, memory_order_release);
 }
 
@@ -230,15 +225,15 @@ static int captures(const struct device *d, cu_stream stream)
 int device_slot_hand_over(struct device *d, struct device_slot *slot, void *stream,
                           struct leat_err *err)
 {
-    struct stay stay;
-    int result = enter(d, &stay);
+    struct device_stay stay;
+    int result = device_enter(d, &stay);
     if (!result) {
         result = captures(d, stream) ? d->cuda->event_wait(slot->copied)
                                      : d->cuda->stream_wait(stream, slot->copied, 0);
-        leave(d, &stay);
+        device_leave(d, &stay);
     }
     slot->handed_on = stream;
-    return result ? failed_to(d, result, "the stream cannot wait for a batch", err) : 0;
+    return result ? device_failed(d, result, "the stream cannot wait for a batch", err) : 0;
 }
 
 /* In the context. Without a way to record over the context, the CPU waits for all of it. */
@@ -251,10 +246,10 @@ static int record_release(struct device *d, struct device_slot *slot)
 
 int device_slot_settle(struct device *d, struct device_slot *slot, void *stream)
 {
-    struct stay stay;
+    struct device_stay stay;
     if (slot->release != RELEASE_OWED)
         return 0;
-    if (enter(d, &stay))
+    if (device_enter(d, &stay))
         return -EIO;
     if (d->current_stream)
         d->current_stream(d->ordinal, &stream);
@@ -263,7 +258,7 @@ int device_slot_settle(struct device *d, struct device_slot *slot, void *stream)
         failed = -EAGAIN;
     else if (record_release(d, slot))
         failed = -EIO;
-    leave(d, &stay);
+    device_leave(d, &stay);
     if (!failed)
         slot->release = d->cuda->context_record ? RELEASE_RECORDED : RELEASE_NONE;
     return failed;

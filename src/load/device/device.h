@@ -78,13 +78,24 @@ void device_close(struct device *device); /* takes NULL */
 /* 0 in a child of the process that opened it. */
 int device_usable(const struct device *device);
 
+/* Around calls of the driver: the context is current, and captures of others do not forbid them.
+ * The result of the driver's. */
+struct device_stay {
+    int mode;
+};
+int device_enter(const struct device *device, struct device_stay *stay);
+void device_leave(const struct device *device, struct device_stay *stay);
+
+/* The sentence for a result of the driver's, and our code for it. */
+int device_failed(const struct device *device, int result, const char *what, struct leat_err *err);
+
 /* Page-locks `host_bytes` at `host`, whole pages of their own, and gets `bytes` on the device. */
 int device_slot_get(struct device *device, struct device_slot *slot, void *host, size_t host_bytes,
                     uint64_t bytes, struct leat_err *err);
 void device_slot_drop(struct device *device, struct device_slot *slot); /* waits for what is left */
 
-/* Copies parts of the host slot: `bytes` from `offset` on. Then device_slot_copied(). */
-int device_slot_copy(struct device *device, struct device_slot *slot, uint64_t offset,
+/* Copies parts of the host slot, to the offset `to`. Then device_slot_copied(). */
+int device_slot_copy(struct device *device, struct device_slot *slot, uint64_t to, const void *from,
                      uint64_t bytes, struct leat_err *err);
 int device_slot_copied(struct device *device, struct device_slot *slot, struct leat_err *err);
 

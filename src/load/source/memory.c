@@ -28,7 +28,14 @@ static void let_go(struct leat_source *source)
         m->release(m->owner);
 }
 
-static const struct source_ops memory_ops = {.read = read_rows, .done = let_go};
+static const void *find_rows(const struct leat_source *source, uint32_t f)
+{
+    const struct gather *g = &((const struct memory_source *)source)->gather[f];
+    int whole = !g->dims && !g->swap_bytes && (uint64_t)g->stride_bytes == g->row_bytes;
+    return whole ? g->base : NULL;
+}
+
+static const struct source_ops memory_ops = {.read = read_rows, .rows = find_rows, .done = let_go};
 
 static int add_array(struct memory_source *m, const struct leat_array *array, struct leat_err *err)
 {

@@ -190,8 +190,9 @@ static int making_lengths(struct leat_source *source, uint32_t field, int64_t fi
 
 static struct making_source *making(int with_lengths)
 {
-    static const struct source_ops ops = {make_documents, making_lengths, faulty_done};
-    static const struct source_ops silent = {make_documents, NULL, faulty_done};
+    static const struct source_ops ops = {
+        .read = make_documents, .lengths = making_lengths, .done = faulty_done};
+    static const struct source_ops silent = {.read = make_documents, .done = faulty_done};
     struct making_source *m =
         (struct making_source *)source_new(sizeof *m, with_lengths ? &ops : &silent);
     int64_t shape[] = {20};
