@@ -197,6 +197,9 @@ static void fill_gpu_sample(const struct store_row *row, void *item)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         *places[i] = store_column_real(row, (int)i + 2);
     TEXT(row, 9, s->throttle);
+    s->sm_clock_mhz = store_column_real(row, 10);
+    s->pcie_tx_bytes_s = store_column_real(row, 11);
+    s->pcie_rx_bytes_s = store_column_real(row, 12);
 }
 
 static void fill_cuda_call(const struct store_row *row, void *item)
@@ -290,7 +293,8 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  fill_sys_sample, sys_samples, sys_sample_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, gpu, utilization, memory_used, memory_total, temperature_c,"
-                 " temperature_limit_c, power_w, power_limit_w, throttle FROM gpu_samples"
+                 " temperature_limit_c, power_w, power_limit_w, throttle, sm_clock_mhz,"
+                 " pcie_tx_bytes_s, pcie_rx_bytes_s FROM gpu_samples"
                  " ORDER BY gpu, t_ns",
                  fill_gpu_sample, gpu_samples, gpu_sample_count);
     if (r >= 0)

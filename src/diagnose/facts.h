@@ -135,7 +135,7 @@ struct sys_sample {
 };
 struct gpu_sample {
     double t_ms, utilization, memory_used, memory_total, temperature_c, temperature_limit_c,
-        power_w, power_limit_w;
+        power_w, power_limit_w, sm_clock_mhz, pcie_tx_bytes_s, pcie_rx_bytes_s;
     char gpu[64], throttle[64];
 };
 struct cuda_call { /* of a process during its steps, one row a class of calls (recorder.h) */

@@ -171,6 +171,7 @@ json_t *summary_memory(const struct facts *facts)
 static json_t *gpu_part(const struct facts *facts, const char *gpu)
 {
     struct series busy = {0}, used = {0}, total = {0}, hot = {0}, power = {0}, limit = {0};
+    struct series clock = {0}, tx = {0}, rx = {0};
     const char *throttle = NULL;
     for (size_t i = 0; i < facts->gpu_sample_count; i++) {
         const struct gpu_sample *s = &facts->gpu_samples[i];
@@ -182,14 +183,19 @@ static json_t *gpu_part(const struct facts *facts, const char *gpu)
         series_add(&hot, s->temperature_c);
         series_add(&power, s->power_w);
         series_add(&limit, s->power_limit_w);
+        series_add(&clock, s->sm_clock_mhz);
+        series_add(&tx, s->pcie_tx_bytes_s);
+        series_add(&rx, s->pcie_rx_bytes_s);
         throttle = *s->throttle ? s->throttle : throttle;
     }
-    return json_pack("{so so so so so so so so}", "gpu", summary_text(gpu), "utilization",
+    return json_pack("{so so so so so so so so so so so}", "gpu", summary_text(gpu), "utilization",
                      mean_and_max(&busy), "memory_used_peak_bytes", whole(&used, used.most),
                      "memory_total_bytes", whole(&total, total.most), "temperature_max_c",
                      known(&hot, hot.most), "power_mean_w",
                      known(&power, power.sum / (double)power.n), "power_limit_w",
-                     known(&limit, limit.most), "throttle", summary_text(throttle));
+                     known(&limit, limit.most), "throttle", summary_text(throttle),
+                     "sm_clock_mean_mhz", known(&clock, clock.sum / (double)clock.n),
+                     "pcie_tx_bytes_s", mean_and_max(&tx), "pcie_rx_bytes_s", mean_and_max(&rx));
 }
 
 static json_t *gpus_part(const struct facts *facts)

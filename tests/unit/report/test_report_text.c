@@ -208,6 +208,65 @@ static void what_a_step_asks_of_cuda_is_one_line(void **state)
     findings_done(&run.findings);
 }
 
+static void lines_that_copy_or_wait_are_named(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    int64_t pid = run.rank.pid;
+    double steps = (double)run.rank.steps;
+    struct cuda_call calls[] = {{.pid = pid, .class = "sync", .n = 4 * steps, .ms = steps}};
+    struct cuda_line lines[] = {
+        {.pid = pid, .line = 41, .file = "train.py", .kind = "pageable_copy", .n = 2 * steps,
+         .ms = 0.8 * steps, .steps = steps},
+        {.pid = pid, .line = 57, .file = "train.py", .kind = "wait", .n = steps,
+         .ms = 0.4 * steps, .steps = steps},
+        {.pid = pid, .line = 58, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
+        {.pid = pid, .line = 59, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
+        {.pid = pid, .line = 60, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
+        {.pid = pid, .line = 61, .file = "train.py", .kind = "", .n = steps, .steps = steps},
+        {.pid = pid, .line = 62, .file = "train.py", .kind = "blocking_copy", .n = 900,
+         .ms = 9000, .steps = 1}, /* the model on its way to the device */
+        {.pid = pid + 1, .line = 63, .file = "train.py", .kind = "blocking_copy", .n = steps,
+         .ms = 1, .steps = steps}, /* not the training's */
+    };
+    run.facts.cuda_calls = calls;
+    run.facts.cuda_call_count = 1;
+    run.facts.cuda_lines = lines;
+    run.facts.cuda_line_count = sizeof lines / sizeof *lines;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "- Copies of pageable memory: train.py:41 (2 a step, 0.80ms): pin_memory=True");
+    assert_says(text, "- Waits for the GPU: train.py:57 (1 a step, 0.40ms), train.py:58 (1 a step,");
+    assert_says(text, " and 1 more: .item(), ");
+    assert_null(strstr(text, "waited for"));
+    assert_null(strstr(text, "train.py:61"));
+    assert_true(widest(text) < 80);
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+static void a_gpu_has_a_line_of_its_own(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    struct gpu_sample samples[] = {
+        {.gpu = "GPU-1", .power_w = 300, .power_limit_w = 700, .sm_clock_mhz = 1400,
+         .pcie_tx_bytes_s = 1 << 20, .pcie_rx_bytes_s = 1 << 30, .throttle = "power_cap"},
+        {.gpu = "GPU-1", .power_w = 400, .power_limit_w = 700, .sm_clock_mhz = 1600,
+         .pcie_tx_bytes_s = 3 << 20, .pcie_rx_bytes_s = 3.0 * (1 << 30)},
+        {.gpu = "GPU-2", .power_w = NAN, .power_limit_w = NAN, .sm_clock_mhz = NAN,
+         .pcie_tx_bytes_s = NAN, .pcie_rx_bytes_s = NAN}, /* one that tells nothing */
+    };
+    run.facts.gpu_samples = samples;
+    run.facts.gpu_sample_count = sizeof samples / sizeof *samples;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "- GPU 0: 1500 MHz | 350 of 700 W | PCIe in 2.0 GiB/s, at most 3.0 GiB/s | out "
+                      "2 MiB/s, at most 3 MiB/s | held down by power_cap");
+    assert_null(strstr(text, "- GPU 1:"));
+    assert_true(widest(text) < 80);
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 static void a_healthy_run_and_an_empty_one(void **state)
 {
     struct facts facts = hand_nothing();
@@ -281,6 +340,8 @@ int main(void)
         cmocka_unit_test(how_it_ended),
         cmocka_unit_test(what_was_left_out_or_lost_is_said),
         cmocka_unit_test(what_a_step_asks_of_cuda_is_one_line),
+        cmocka_unit_test(lines_that_copy_or_wait_are_named),
+        cmocka_unit_test(a_gpu_has_a_line_of_its_own),
         cmocka_unit_test(a_healthy_run_and_an_empty_one),
         cmocka_unit_test(long_and_hostile_text_stays_in_its_lines),
         cmocka_unit_test(numbers_for_people),
