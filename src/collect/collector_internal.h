@@ -5,6 +5,7 @@
  *     collector_spans.c    spans with a name: totals, and the longest one by one
  *     collector_input.c    inside the input path: parts, their distribution, lines of code
  *     collector_cuda.c     calls of CUDA
+ *     collector_clock.c    idle time of the device
  *     collector_sample.c   the view from outside: /proc, pressure, GPUs
  *     collector_lost.c     what was not seen, and why
  */
@@ -166,6 +167,9 @@ void input_done(struct collector *c);
 /* collector_cuda.c */
 void cuda_write(struct speaker *s, int rank);
 void cuda_lost(struct collector *c); /* processes whose calls were not counted */
+
+/* collector_clock.c */
+void clock_write(struct speaker *s, int rank);
 
 /* collector_sample.c */
 void sample_begin(struct collector *c);

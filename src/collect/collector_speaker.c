@@ -374,6 +374,7 @@ void speaker_rows(struct speaker *s)
     write_worker(s);
     write_loaders(s);
     cuda_write(s, rank_of_family(s));
+    clock_write(s, rank_of_family(s));
     if (span_rank(s) >= 0)
         spans_write_totals(s, span_rank(s));
     sample_write_process(s->collector, s, sample_find(s->collector, s->pid));

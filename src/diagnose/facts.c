@@ -234,6 +234,16 @@ static void fill_cuda_line(const struct store_row *row, void *item)
     l->steps = store_column_real(row, 10);
 }
 
+static void fill_gpu_phase(const struct store_row *row, void *item)
+{
+    struct gpu_phase *p = item;
+    p->pid = int_or(row, 0, -1);
+    TEXT(row, 1, p->phase);
+    p->device_ms = ms(row, 2);
+    p->idle_ms = ms(row, 3);
+    p->hidden_ms = ms(row, 4);
+}
+
 static void fill_memory_sample(const struct store_row *row, void *item)
 {
     struct memory_sample *s = item;
@@ -307,6 +317,10 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  " sum(n * (class IN ('sync', 'event_sync'))), sum(ns), sum(bytes), max(steps)"
                  " FROM cuda_lines GROUP BY pid, file, line, function ORDER BY pid, sum(ns) DESC",
                  fill_cuda_line, cuda_lines, cuda_line_count);
+    if (r >= 0)
+        r = LOAD("SELECT pid, phase, device_ns, idle_ns, hidden_ns FROM gpu_clock"
+                 " ORDER BY pid, idle_ns DESC",
+                 fill_gpu_phase, gpu_phases, gpu_phase_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved FROM memory_samples"
                  " ORDER BY rank, device, t_ns",
@@ -465,7 +479,8 @@ void facts_free(struct facts *f)
         f->ended,       f->python,         f->torch,      f->ranks,        f->spans,
         f->loaders,     f->workers,        f->procs,      f->proc_samples, f->sys_samples,
         f->gpu_samples, f->memory_samples, f->lost,       f->logs_dir,     f->input_parts,
-        f->input_bins,  f->input_lines,    f->engines,    f->cuda_calls,   f->cuda_lines};
+        f->input_bins,  f->input_lines,    f->engines,    f->cuda_calls,   f->cuda_lines,
+        f->gpu_phases};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

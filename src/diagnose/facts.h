@@ -150,6 +150,11 @@ struct cuda_line { /* of a process: a line that copies between host and GPU, or 
     double n;      /* copies to the device of the first two kinds, else waits */
     double ms, bytes, steps;
 };
+struct gpu_phase { /* device time of a process by what its host did (gpu_clock in run-db.md) */
+    int64_t pid;
+    char phase[16];
+    double device_ms, idle_ms, hidden_ms;
+};
 struct memory_sample {
     double t_ms, allocated, reserved; /* bytes */
     int rank, device;
@@ -200,6 +205,8 @@ struct facts {
     size_t cuda_call_count;
     struct cuda_line *cuda_lines; /* the same */
     size_t cuda_line_count;
+    struct gpu_phase *gpu_phases; /* ordered by pid, then by idle time */
+    size_t gpu_phase_count;
     struct memory_sample *memory_samples;
     size_t memory_sample_count;
     struct lost_fact *lost;

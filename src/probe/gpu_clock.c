@@ -1,8 +1,8 @@
 /* gpu_clock.c: see gpu_clock.h.
  *
  * Events lie in a ring. A stretch reaches from one to the next; what is known of it stands with the
- * later of the two. The oldest are read when a step begins, as far as the device has come: asking for
- * the time between two events says at once whether both have passed.
+ * later of the two. The oldest are read when a step begins, as far as the device has come: asking
+ * for the time between two events says at once whether both have passed.
  *
  *     read ─►  E0 ──work── E1 ──quiet── E2 ──work── E3 ...  ◄─ put
  *
@@ -369,8 +369,7 @@ static bool begins_step(enum leat_clock_phase phase)
 void gpu_clock_mark(enum leat_clock_phase phase)
 {
     uint64_t start;
-    if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_SKIPPED ||
-        !take_clock(&start))
+    if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_SKIPPED || !take_clock(&start))
         return;
     bool skipped = own.phase == LEAT_CLOCK_SKIPPED || phase == LEAT_CLOCK_SKIPPED;
     if (begins_step(phase))

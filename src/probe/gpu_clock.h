@@ -1,35 +1,37 @@
 /* gpu_clock.h: how long the device stood idle, and what the host did meanwhile.
  *
- * Timing events are put into the stream that the training computes on, at moments at which something
- * is known of the host; nobody ever waits for one. They stand in the stream behind the work that was
- * launched before them, so the time between two of them is the device's, whatever the host did:
+ * Timing events are put into the stream that the training computes on, at moments at which
+ * something is known of the host; nobody ever waits for one. They stand in the stream behind the
+ * work that was launched before them, so the time between two of them is the device's, whatever the
+ * host did:
  *
  *     host    launch launch ─E1─ waits for a batch ─E2─ launch ...
  *     stream  ████████████E1                        E2████            the wait is exposed: E2 - E1
- *     stream  ████████████████████████████████████E1E2████            the wait is hidden: E2 - E1 = 0
+ *     stream  ████████████████████████████████████E1E2████            the wait is hidden: E2 - E1 =
+ * 0
  *
- * Where the host launched nothing between two events, all of their distance is idle time: nothing was
- * there to do. Such quiet stretches are the waits that the hooks announce (gpu_clock_mark), the time
- * after a synchronisation, and gaps between two launches. Of a gap it is known only afterwards that it
- * was one: then an event ends it, and the place where it began (the count of calls since the phase
- * began) is learned, since a training does the same in every step; the next time an event stands there
- * too. Until then the gap's idle time is known only to be no more than the gap.
+ * Where the host launched nothing between two events, all of their distance is idle time: nothing
+ * was there to do. Such quiet stretches are the waits that the hooks announce (gpu_clock_mark), the
+ * time after a synchronisation, and gaps between two launches. Of a gap it is known only afterwards
+ * that it was one: then an event ends it, and the place where it began (the count of calls since
+ * the phase began) is learned, since a training does the same in every step; the next time an event
+ * stands there too. Until then the gap's idle time is known only to be no more than the gap.
  *
- *     beat      any call that says that the host is at work: a launch, or cudaGetDevice(), which PyTorch
- *               calls before and after each operation, also those of cuBLAS that the probe cannot see
- *     gap       no beat for GAP_US
+ *     beat      any call that says that the host is at work: a launch, or cudaGetDevice(), which
+ * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see gap
+ * no beat for GAP_US
  *
  * What a copy to the device takes on that stream is idle time too, charged to the transfer: nothing
  * computes on it meanwhile.
  *
  * Guarantees
  *   - No synchronisation, no thread, bounded memory. Nothing while a graph is being captured.
- *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it whole steps
- *     are left out, so short steps are sampled.
+ *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it whole
+ * steps are left out, so short steps are sampled.
  *   - Whatever the driver refuses ends the clock and nothing else.
  *
- * Not seen: idle time between launches that follow each other more closely than a gap; work on other
- * streams and other devices than those of the training's thread.
+ * Not seen: idle time between launches that follow each other more closely than a gap; work on
+ * other streams and other devices than those of the training's thread.
  */
 #ifndef LEAT_PROBE_GPU_CLOCK_H
 #define LEAT_PROBE_GPU_CLOCK_H
@@ -86,8 +88,8 @@ static inline void gpu_clock_before(void)
     gpu_clock_count(&gpu_clock.fresh);
 }
 
-/* The same for a call that only asks. An operation that waits for the device does so once more before
- * it returns: that soon after the wait it is still the same operation. */
+/* The same for a call that only asks. An operation that waits for the device does so once more
+ * before it returns: that soon after the wait it is still the same operation. */
 static inline void gpu_clock_asked(void)
 {
     enum { ECHO_PART = 80 }; /* of a gap: 3 us */
@@ -100,8 +102,7 @@ static inline void gpu_clock_asked(void)
 
 static inline void gpu_clock_after(void)
 {
-    if (!gpu_clock_follows() ||
-        atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
+    if (!gpu_clock_follows() || atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
         return;
     atomic_store_explicit(&gpu_clock.last_ticks, call_ticks(), memory_order_relaxed);
     if (atomic_load_explicit(&gpu_clock.beats, memory_order_relaxed) ==

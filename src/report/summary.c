@@ -10,6 +10,7 @@
  *     summary_input.c    input
  *     summary_system.c   memory, system, processes
  *     summary_cuda.c     system.cuda
+ *     summary_clock.c    system.gpu_clock
  */
 #include "report/report.h"
 

@@ -245,7 +245,7 @@ json_t *summary_system(const struct facts *facts)
     json_t *pressure = json_pack("{so so so}", "cpu", mean_and_max(&cpu_pressure), "memory",
                                  mean_and_max(&memory_pressure), "io", mean_and_max(&io_pressure));
     return json_pack(
-        "{so so so so so so so so so so so so so so so}", "cpus",
+        "{so so so so so so so so so so so so so so so so}", "cpus",
         facts->cpus > 0 ? json_integer(facts->cpus) : json_null(), "cpu", mean_and_max(&cpu),
         "run_cpu", mean_and_max(&run_cpu), "iowait", mean_and_max(&iowait), "pressure", pressure,
         "memory_total_bytes", whole(&total, total.most), "memory_available_least_bytes",
@@ -254,7 +254,8 @@ json_t *summary_system(const struct facts *facts)
         whole(&swap_out, swap_out.last - swap_out.first), "swap_used_peak_bytes",
         whole(&swap_used, swap_used.most), "shm_total_bytes", whole(&shm_total, shm_total.most),
         "shm_used_peak_bytes", whole(&shm_used, shm_used.most), "oom_kills",
-        summary_integer(facts->oom_kills), "gpus", gpus_part(facts), "cuda", summary_cuda(facts));
+        summary_integer(facts->oom_kills), "gpus", gpus_part(facts), "cuda", summary_cuda(facts),
+        "gpu_clock", summary_clock(facts));
 }
 
 /* The counters of a process at its last sample, and its peaks. */

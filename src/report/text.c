@@ -372,6 +372,7 @@ void report_text(const json_t *summary, int colour, struct str *out)
     layout_title(out, colour, "System");
     put_section(summary, colour, "system", "no problem found", system_stats, out);
     text_gpu(summary, out);
+    text_clock(summary, out);
     text_cuda(summary, out);
     text_tables(summary, colour, out);
     text_not_seen(summary, colour, out);

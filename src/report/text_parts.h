@@ -10,6 +10,7 @@ void text_input(const json_t *summary, struct str *out);
 void text_workers(const json_t *summary, int colour, struct str *out);
 void text_cuda(const json_t *summary, struct str *out);
 void text_gpu(const json_t *summary, struct str *out);
+void text_clock(const json_t *summary, struct str *out);
 void text_memory_stats(const json_t *summary, struct str *line);
 void text_tables(const json_t *summary, int colour, struct str *out);
 void text_not_seen(const json_t *summary, int colour, struct str *out);

@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 4;            -- the same number as meta.schema
+PRAGMA user_version = 5;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -121,6 +121,18 @@ CREATE TABLE cuda_calls (        -- what a process asked of CUDA, counted by the
     ns    INTEGER,               -- of the host inside them, over all threads
     bytes INTEGER,               -- copied, set or allocated
     PRIMARY KEY (pid, span, class)
+) WITHOUT ROWID;
+
+CREATE TABLE gpu_clock (         -- device time by what the host did meanwhile, measured by the probe with
+    pid   INTEGER, rank INTEGER, -- timing events on the stream that computes; from the fourth step on, and
+                                 -- of short steps only as many as cost next to nothing
+    phase TEXT,                  -- input (waited for a batch), h2d (copied on that stream), forward, backward,
+                                 -- optimizer, sync (just after waiting for the device), allocator, other
+    n         INTEGER,           -- stretches in which the host launched nothing
+    device_ns INTEGER,           -- device time charged to the phase; all phases together: what was measured
+    idle_ns   INTEGER,           -- of it: the device had nothing to do
+    hidden_ns INTEGER,           -- host time in those stretches during which the device still had work
+    PRIMARY KEY (pid, phase)
 ) WITHOUT ROWID;
 
 CREATE TABLE cuda_lines (        -- the lines of Python code that copy between host and GPU, or wait for it

@@ -265,3 +265,49 @@ def test_programs_without_cuda(tmp_path, program):
         pytest.skip(f"there is no {program}")
     done = leat_run(tmp_path, program, "--version", LEAT_PROBE="1")
     assert done.returncode == 0 and "ld.so" not in done.stderr
+
+
+SLOW = """
+import time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 30
+
+    def __getitem__(self, i):
+        time.sleep(0.02)
+        return torch.ones(4)
+
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(Slow(), 2):
+    launch(3)
+    model(x).sum().backward()
+    optimizer.step()
+with torch.no_grad():
+    for x in DataLoader(Slow(), 2):
+        launch(3)
+"""
+
+
+def test_the_device_idles_while_a_batch_is_waited_for(tmp_path):
+    # The device of the tests has never anything to do: the clock sees every wait as it was.
+    (tmp_path / "train.py").write_text(LAUNCH + SLOW)
+    done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
+    assert done.returncode == 0, done.stderr
+    rows = database(tmp_path).execute("SELECT phase, n, idle_ns, hidden_ns, rank FROM gpu_clock")
+    clock = {phase: rest for phase, *rest in rows}
+    n, idle_ns, hidden_ns, rank = clock["input"]
+    assert rank == 0 and 6 <= n <= 12  # of 15 steps; the first are left out, and the evaluation
+    assert idle_ns >= 0.04e9 * n and hidden_ns < 0.1 * idle_ns
+    assert {"forward", "backward", "optimizer", "other"} <= set(clock)
+    folder = tmp_path / "logs" / "probe"
+    (rank,) = json.loads((folder / "final_summary.json").read_text())["system"]["gpu_clock"]
+    assert rank["phases"][0]["phase"] == "input" and rank["phases"][0]["idle_share"] > 0.5
+    text = (folder / "final_summary.txt").read_text()
+    assert re.search(r"^- GPU clock: idle \d+ % of the time \(input \d", text, re.MULTILINE), text

@@ -1,6 +1,6 @@
-/* Tests of the device's clock against a device that is not one (fake_cuda.h): its stream is empty, or
- * busy until a given moment. Stalls are sleeps, which are never too short; the device's clock is the
- * host's, so idle time is compared with what the test itself has seen pass. */
+/* Tests of the device's clock against a device that is not one (fake_cuda.h): its stream is empty,
+ * or busy until a given moment. Stalls are sleeps, which are never too short; the device's clock is
+ * the host's, so idle time is compared with what the test itself has seen pass. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,10 +109,9 @@ static struct leat_clock_total gained(enum leat_clock_phase phase)
     struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
     read_what_passed();
     assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
-    return (struct leat_clock_total){now[phase].n - before[phase].n,
-                                     now[phase].device_ns - before[phase].device_ns,
-                                     now[phase].idle_ns - before[phase].idle_ns,
-                                     now[phase].hidden_ns - before[phase].hidden_ns};
+    return (struct leat_clock_total){
+        now[phase].n - before[phase].n, now[phase].device_ns - before[phase].device_ns,
+        now[phase].idle_ns - before[phase].idle_ns, now[phase].hidden_ns - before[phase].hidden_ns};
 }
 
 /* A float has 24 bits: of milliseconds, some parts in 10 million are lost. */
@@ -248,14 +247,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
     const struct CMUnitTest tests[] = {
-        TEST(a_stall_is_charged_to_its_phase),
-        TEST(a_wait_behind_work_is_hidden),
-        TEST(work_before_a_gap_is_no_idle_time),
-        TEST(a_wait_for_the_device_is_the_waits),
-        TEST(a_large_copy_is_the_transfers),
-        TEST(nothing_is_recorded_into_a_capture),
-        TEST(an_evaluation_is_left_out),
-        TEST(a_forked_child_begins_at_nothing),
+        TEST(a_stall_is_charged_to_its_phase),   TEST(a_wait_behind_work_is_hidden),
+        TEST(work_before_a_gap_is_no_idle_time), TEST(a_wait_for_the_device_is_the_waits),
+        TEST(a_large_copy_is_the_transfers),     TEST(nothing_is_recorded_into_a_capture),
+        TEST(an_evaluation_is_left_out),         TEST(a_forked_child_begins_at_nothing),
         TEST(a_costly_clock_leaves_steps_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

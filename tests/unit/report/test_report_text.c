@@ -208,6 +208,31 @@ static void what_a_step_asks_of_cuda_is_one_line(void **state)
     findings_done(&run.findings);
 }
 
+static void the_clock_of_the_device_is_one_line(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    int64_t pid = run.rank.pid;
+    struct gpu_phase phases[] = {
+        {.pid = pid, .phase = "input", .device_ms = 240, .idle_ms = 240, .hidden_ms = 50},
+        {.pid = pid, .phase = "forward", .device_ms = 400, .idle_ms = 31},
+        {.pid = pid, .phase = "backward", .device_ms = 360, .idle_ms = 1},
+        {.pid = pid + 1, .phase = "input", .device_ms = 9e9, .idle_ms = 9e9}, /* not the training's */
+    };
+    run.facts.gpu_phases = phases;
+    run.facts.gpu_phase_count = sizeof phases / sizeof *phases;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "- GPU clock: idle 27 % of the time (input 24 %, Python in forward 3.1 %); waits "
+                      "for batches hidden behind its work: 5.0 %");
+    assert_true(widest(text) < 80);
+    mem_free(text);
+    run.facts.gpu_phase_count = 0;
+    text = report_of(&run.facts, &run.findings);
+    assert_null(strstr(text, "GPU clock"));
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 static void lines_that_copy_or_wait_are_named(void **state)
 {
     struct hand_run run;
@@ -340,6 +365,7 @@ int main(void)
         cmocka_unit_test(how_it_ended),
         cmocka_unit_test(what_was_left_out_or_lost_is_said),
         cmocka_unit_test(what_a_step_asks_of_cuda_is_one_line),
+        cmocka_unit_test(the_clock_of_the_device_is_one_line),
         cmocka_unit_test(lines_that_copy_or_wait_are_named),
         cmocka_unit_test(a_gpu_has_a_line_of_its_own),
         cmocka_unit_test(a_healthy_run_and_an_empty_one),
