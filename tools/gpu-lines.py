@@ -2,12 +2,12 @@
 """Does leat name the lines that hold a GPU up? Prints a table; exits with 1 when a line was missed or a
 healthy training was blamed, with 2 when there is nothing to try it on.
 
-    tools/gpu-lines.py [BUILD_FOLDER]     # needs PyTorch with CUDA; of leat: leat and python/
+    tools/gpu-lines.py [BUILD_FOLDER [cost]]     # needs PyTorch with CUDA; of leat: leat and python/
 
 Each script is a real training of some steps under `leat run`. The line that ends in "# KIND" must be
 named as that kind in final_summary.json (system.cuda[].lines) and in the text, every step of it counted,
-and no other line may be. Then what it costs: the same loop of copies and waits with the lines and
-without, in turns.
+and no other line may be. Then what it costs: a loop of waits before and after lines are looked for
+(`cost` after the folder: only that).
 """
 
 import concurrent.futures
@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 STEPS = 60
 AT_ONCE = 4  # a run is mostly the import of torch
 COST_CALLS = 20_000
-COST_ROUNDS = 3
+COST_ROUNDS = 5
 COST_BAR_NS = 1000
 
 TRAIN = """
@@ -119,8 +120,9 @@ def check_case(leat, case):
 # ---- what it costs -------------------------------------------------------------------------------
 
 
-def child_cost(watch):
-    """Nanoseconds of one Stream.synchronize() on an idle stream, the cheapest call that has a line."""
+def child_cost():
+    """Nanoseconds of one Stream.synchronize() on an idle stream, the cheapest call that has a line,
+    before its line is looked for and after."""
     import time
 
     import torch
@@ -129,48 +131,44 @@ def child_cost(watch):
     torch.ones(8, device="cuda").add_(1)
     wait = torch.cuda.current_stream().synchronize
     torch.cuda.synchronize()
-    if watch and not _core.watch_places():
-        sys.exit("this Python's stack cannot be read")
+
+    def loop():
+        t0 = time.perf_counter_ns()
+        for _ in range(COST_CALLS):
+            wait()
+        return (time.perf_counter_ns() - t0) / COST_CALLS
 
     def deep(n):
-        if n:
-            return deep(n - 1)
-        best = []
-        for _ in range(5):
-            t0 = time.perf_counter_ns()
-            for _ in range(COST_CALLS):
-                wait()
-            best.append((time.perf_counter_ns() - t0) / COST_CALLS)
-        return min(best)
+        return deep(n - 1) if n else min(loop() for _ in range(5))
 
-    print(json.dumps(deep(20)))  # as deep as a training within a framework
+    deep(20)
+    without = deep(20)  # as deep as a training within a framework
+    if not _core.watch_places():
+        sys.exit("this Python's stack cannot be read")
+    print(json.dumps((without, deep(20))))
 
 
-def cost(build, mode):
+def cost(build):
     env = os.environ | {
         "LD_PRELOAD": str(build / "python" / "leat" / "libleat-probe.so"),
         "PYTHONPATH": str(build / "python"),
     }
-    words = [sys.executable, __file__, mode]
+    words = [sys.executable, __file__, "--cost"]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
-        sys.exit(f"{mode} failed:\n{done.stdout}{done.stderr}")
+        sys.exit(f"--cost failed:\n{done.stdout}{done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def check_cost(build):
-    without, with_lines = [], []
-    for _ in range(COST_ROUNDS):
-        without.append(cost(build, "--cost-without"))
-        with_lines.append(cost(build, "--cost-with"))
-    added = min(with_lines) - min(without)
-    held = added <= COST_BAR_NS
+    rounds = [cost(build) for _ in range(COST_ROUNDS)]
+    added = statistics.median(after - before for before, after in rounds)
     words = (
-        f"{added:.0f} ns on {min(without):.0f} ns, 21 frames deep (bar {COST_BAR_NS} ns); all:"
-        f" {', '.join(f'{x:.0f}' for x in with_lines)} with,"
-        f" {', '.join(f'{x:.0f}' for x in without)} without"
+        f"{added:.0f} ns, the median of {COST_ROUNDS} processes, some 23 frames deep (bar"
+        f" {COST_BAR_NS} ns): "
+        + ", ".join(f"{before:.0f} to {after:.0f}" for before, after in rounds)
     )
-    return held, words
+    return added <= COST_BAR_NS, words
 
 
 def row(what, held, words):
@@ -178,8 +176,8 @@ def row(what, held, words):
 
 
 def main():
-    if "--cost-with" in sys.argv or "--cost-without" in sys.argv:
-        return child_cost("--cost-with" in sys.argv)
+    if "--cost" in sys.argv:
+        return child_cost()
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     words = "import torch; print(torch.__version__, torch.cuda.get_device_name())"
     asked = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
@@ -187,10 +185,10 @@ def main():
         print("There is no PyTorch with a CUDA device here, or nothing was built: nothing to try.")
         return 2
     print(asked.stdout.strip(), f"- {STEPS} steps each")
-    missed = 0
+    missed, cases = 0, [] if sys.argv[2:] == ["cost"] else CASES
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = pool.map(lambda case: check_case(build / "leat", case), CASES)
-        for case, (held, words) in zip(CASES, answers):
+        answers = pool.map(lambda case: check_case(build / "leat", case), cases)
+        for case, (held, words) in zip(cases, answers):
             row(case[0], held, words)
             missed += not held
     held, words = check_cost(build)
