@@ -34,8 +34,8 @@ def rows(count, dtype=torch.int32):
     return (table % 251).to(dtype) if dtype in (torch.uint8, torch.bool) else table.to(dtype)
 
 
-def order_of(loader):
-    """The indices of each batch of the next epoch, found by a loader of the CPU with its seed."""
+def order_of(loader, epoch=0):
+    """The indices of each batch of an epoch, found by a loader of the CPU with its seed."""
     twin = leat.DataLoader(
         torch.arange(len(loader.dataset)),
         loader.batch_size,
@@ -43,6 +43,7 @@ def order_of(loader):
         seed=loader.seed,
         drop_last=loader.drop_last,
     )
+    twin.set_epoch(epoch)
     return [indices.clone() for indices in twin]
 
 
@@ -147,18 +148,23 @@ def check_kept(kept, on_gpu):
 def test_the_cpu_runs_ahead():
     """Large copies, and nothing that makes the CPU wait: batches are used the moment they are taken,
     and dropped long before the GPU comes to them."""
+    for size in (50_000, 12_500):
+        run_ahead(size)
+
+
+def run_ahead(size):
     x = rows(400_000)
     on_gpu = x.cuda()
-    for seed in range(3):
-        loader = leat.DataLoader(x, 25_000, shuffle=True, seed=seed, device="cuda")
-        order = [indices.cuda() for indices in order_of(loader)]
+    loader = leat.DataLoader(x, size, shuffle=True, seed=3, device="cuda")
+    for epoch in range(6):  # from the second on all slots are there: nothing else takes time
+        order = [indices.cuda() for indices in order_of(loader, epoch)]
         wrong = torch.zeros((), dtype=torch.int64, device="cuda")
         torch.cuda.synchronize()
         for indices, batch in zip(order, loader):
             wrong += (batch != on_gpu[indices]).sum()
             busy(5_000_000)
             del batch
-        assert int(wrong) == 0, (seed, int(wrong))
+        assert int(wrong) == 0, (epoch, int(wrong))
 
 
 def test_batches_that_are_all_kept():

@@ -1,0 +1,206 @@
+/* test_device.c: batches on a device, with a driver that does everything as late as it may
+ * (fake_gpu.c): values, kept and dropped batches, captures, fork, data that lives there. On a real
+ * GPU the same is tested by tests/gpu/. */
+#include "samples.h"
+
+#include "fake_gpu.h"
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+
+enum { N = 1003 };
+static struct fake_gpu *gpu;
+static void (*run)(void);
+static int stream_of_consumer;
+
+static void check_there(const struct leat_batch *batch)
+{
+    const float *wide = batch->device_data[0];
+    const int64_t *number = batch->device_data[1];
+    for (int64_t i = 0; i < batch->samples; i++) {
+        assert_int_equal(number[i], batch->indices[i]);
+        for (int k = 0; k < 5; k++)
+            assert_true(wide[i * 5 + k] == (float)(number[i] + k));
+    }
+}
+
+static struct leat_batch *next_there(struct leat_loader *l)
+{
+    struct leat_batch *batch = next(l);
+    if (batch)
+        must(leat_batch_wait(batch, &stream_of_consumer, &err));
+    return batch;
+}
+
+static struct leat_loader *loader_there(struct leat_source *source, int resident, int threads)
+{
+    return load(source, (struct leat_loader_options){.batch_size = 64,
+                                                     .order = LEAT_ORDER_FULL,
+                                                     .threads = threads,
+                                                     .ahead = 2,
+                                                     .device = 1,
+                                                     .resident = resident});
+}
+
+static void an_epoch_arrives(void **state)
+{
+    struct leat_source *source = numbered(N);
+    for (int resident = 0; resident < 2; resident++)
+        for (int threads = -1; threads < 4; threads += 2) {
+            gpu->consumers_done = 1;
+            struct leat_loader *l = loader_there(source, resident, threads);
+            int gathers = gpu->gathers;
+            for (uint64_t epoch = 0; epoch < 3; epoch++) {
+                int64_t samples = 0;
+                struct leat_batch *batch;
+                must(leat_loader_start(l, epoch, &err));
+                while ((batch = next_there(l))) {
+                    check_there(batch);
+                    samples += batch->samples;
+                    leat_batch_unref(batch);
+                }
+                assert_int_equal(samples, N);
+            }
+            assert_int_equal(gpu->gathers > gathers, resident);
+            leat_loader_close(l);
+        }
+    leat_source_unref(source);
+}
+
+/* The copies are held up by a consumer; what it still reads must not change. */
+static void a_batch_in_use_is_not_written(void **state)
+{
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    int64_t there[64];
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    struct leat_batch *kept = next_there(l), *dropped = next_there(l), *batch;
+    const int64_t *memory = dropped->device_data[1];
+    memcpy(there, memory, sizeof there);
+    gpu->consumers_done = 0;
+    leat_batch_unref(dropped); /* while the GPU is at it */
+    struct leat_batch *later[3];
+    for (int i = 0; i < 3; i++)
+        later[i] = next(l);
+    assert_ptr_equal(later[2]->device_data[1], memory); /* ready, and its copy waits */
+    run();
+    assert_memory_equal(there, memory, sizeof there);
+    for (int i = 0; i < 3; i++)
+        leat_batch_unref(later[i]);
+    gpu->consumers_done = 1;
+    while ((batch = next_there(l))) {
+        check_there(batch);
+        leat_batch_unref(batch);
+    }
+    check_there(kept);
+    leat_loader_close(l);
+    check_there(kept); /* it outlives the loader */
+    leat_batch_unref(kept);
+    leat_source_unref(source);
+}
+
+/* A consumer that enqueues and lets go, far ahead of the GPU: copies are still to be made. */
+static void memory_is_filled_again_when_it_was_copied(void **state)
+{
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    struct leat_batch *batch;
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    while ((batch = next(l)))
+        leat_batch_unref(batch);
+    leat_loader_close(l);
+    assert_int_equal(gpu->torn_copies, 0);
+    leat_source_unref(source);
+}
+
+static void a_capture_is_left_alone(void **state)
+{
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    struct leat_batch *first = next_there(l), *second = next_there(l), *batch;
+    int records = gpu->context_records;
+    gpu->capturing = 1;
+    leat_batch_unref(first);
+    leat_batch_unref(second);
+    assert_int_equal(gpu->context_records, records);
+    batch = next_there(l);
+    check_there(batch);
+    gpu->capturing = 0;
+    leat_batch_unref(batch);
+    while ((batch = next_there(l))) {
+        check_there(batch);
+        leat_batch_unref(batch);
+    }
+    assert_int_equal(gpu->broken_captures, 0);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
+static void a_child_touches_nothing(void **state)
+{
+#if defined(__SANITIZE_THREAD__)
+    skip(); /* it does not live through a fork */
+#endif
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    struct leat_batch *held = next_there(l), *batch;
+    pid_t child = fork();
+    if (!child) {
+        int calls = gpu->calls;
+        int got = leat_loader_next(l, 0, &batch, &err);
+        leat_batch_unref(held);
+        leat_loader_close(l);
+        _exit(got >= 0 || !strstr(err.text, "fork") || gpu->calls != calls);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    leat_batch_unref(held);
+    batch = next_there(l);
+    check_there(batch);
+    leat_batch_unref(batch);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
+static void what_does_not_fit_is_said(void **state)
+{
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l;
+    struct leat_loader_options o = {.batch_size = 64, .device = 1, .device_bytes = 3000};
+    assert_int_equal(leat_loader_new(source, &o, &l, &err), -LEAT_E_FULL);
+    assert_non_null(strstr(err.text, "device_memory"));
+    o = (struct leat_loader_options){.batch_size = 64, .device = 9};
+    assert_true(leat_loader_new(source, &o, &l, &err) < 0);
+    assert_non_null(strstr(err.text, "cuda:8"));
+    leat_source_unref(source);
+}
+
+int main(void)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/unit/load/fake_gpu.so", getenv("LEAT_BUILD"));
+    /* Its soname is libcuda.so.1: whoever opens that name from now on gets it. */
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    gpu = dlsym(handle, "fake_gpu");
+    run = (void (*)(void))dlsym(handle, "fake_gpu_run");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_arrives),
+        cmocka_unit_test(a_batch_in_use_is_not_written),
+        cmocka_unit_test(memory_is_filled_again_when_it_was_copied),
+        cmocka_unit_test(a_capture_is_left_alone),
+        cmocka_unit_test(a_child_touches_nothing),
+        cmocka_unit_test(what_does_not_fit_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
