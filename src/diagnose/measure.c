@@ -134,6 +134,57 @@ double bound_share(const struct rank_facts *r, unsigned phase_bits, struct findi
     return vanishes ? 0 : share;
 }
 
+static int is_among(const char *name, const char *names)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length)
+        if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ' '))
+            return 1;
+    return 0;
+}
+
+int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const char *phases,
+                 struct gpu_share *ret)
+{
+    const double least_steps = 5;
+    double all_ms = 0;
+    struct gpu_share sum = {0};
+    for (size_t i = 0; i < facts->gpu_phase_count; i++) {
+        const struct gpu_phase *p = &facts->gpu_phases[i];
+        if (p->pid != r->pid)
+            continue;
+        all_ms += p->device_ms;
+        if (is_among(p->phase, phases)) {
+            sum.device += p->device_ms;
+            sum.idle += p->idle_ms;
+        }
+    }
+    if (!(all_ms > 0) || all_ms < least_steps * r->kept_ms / (double)r->kept)
+        return 0;
+    *ret = (struct gpu_share){sum.device / all_ms, sum.idle / all_ms};
+    return 1;
+}
+
+double exposed_share(const struct facts *facts, const struct rank_facts *r, double share,
+                     const char *phases)
+{
+    struct gpu_share gpu;
+    if (!(share > 0) || !gpu_share_of(facts, r, phases, &gpu))
+        return share;
+    if (gpu.idle < BOUND_WARNING)
+        return 0;
+    return gpu.idle < share ? gpu.idle : share;
+}
+
+void prove_exposed(struct finding *f, const struct facts *facts, const struct rank_facts *r,
+                   const char *phases)
+{
+    struct gpu_share gpu;
+    if (gpu_share_of(facts, r, phases, &gpu))
+        finding_prove(f, "GPU idle because of it", gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
+                      (long long)r->pid);
+}
+
 enum severity share_severity(double share)
 {
     return share >= BOUND_CRITICAL ? SEVERITY_CRITICAL : SEVERITY_WARNING;

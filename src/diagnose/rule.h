@@ -26,6 +26,7 @@ extern const size_t rule_count;
     X(input)                                                                                       \
     X(h2d)                                                                                         \
     X(wait)                                                                                        \
+    X(launch)                                                                                      \
     X(stall)                                                                                       \
     X(compute)                                                                                     \
     X(insufficient)                                                                                \
@@ -82,6 +83,22 @@ int slowest_stalls(const struct slowest *slowest); /* 1: they hold enough to be 
  * threshold or the floor, or when it vanishes without the slowest 1 % of steps (then it is an
  * INTERMITTENT STALL). Sets found->failed when out of memory. */
 double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct findings *found);
+
+/* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what was
+ * charged to `phases`, names parted by blanks, and how much of it was idle. False: there is no such
+ * clock, or it has seen too little. */
+struct gpu_share {
+    double device, idle;
+};
+int gpu_share_of(const struct facts *facts, const struct rank_facts *rank, const char *phases,
+                 struct gpu_share *ret_share);
+/* What is left of a host's share for a verdict: where there is a clock, the device's idle time in
+ * `phases`, or 0 when that is below the threshold: the wait was hidden behind queued work. */
+double exposed_share(const struct facts *facts, const struct rank_facts *rank, double share,
+                     const char *phases);
+/* Adds the clock's share to the evidence, where there is one. */
+void prove_exposed(struct finding *finding, const struct facts *facts,
+                   const struct rank_facts *rank, const char *phases);
 
 enum severity share_severity(double share);
 

@@ -6,6 +6,7 @@
 #include <leat/recorder.h>
 
 #define COMPUTE_SHARE 0.90
+#define EVERY_PHASE   "input h2d forward backward optimizer sync allocator other"
 
 void rule_compute(const struct facts *facts, struct findings *found)
 {
@@ -20,17 +21,26 @@ void rule_compute(const struct facts *facts, struct findings *found)
         if (phase_share(r, parts[i]) > phase_share(r, largest))
             largest = parts[i];
     }
-    if (share < COMPUTE_SHARE)
+    struct gpu_share gpu; /* what a host waits for while its device works is compute too */
+    int clocked = gpu_share_of(facts, r, EVERY_PHASE, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
+    if (share < COMPUTE_SHARE && !clocked)
         return;
     struct finding *f = findings_add(found, "COMPUTE-BOUND", SECTION_STEP_TIME, SEVERITY_INFO);
     if (!f)
         return;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
-    finding_say(f,
-                "Forward, backward and optimizer take %.0f %% of the step time; the largest is the "
-                "%s with %.2f ms of %.2f ms a step.",
-                100 * share, leat_phase_names[largest], phase_mean(r, largest),
-                r->kept_ms / (double)r->kept);
+    if (share < COMPUTE_SHARE)
+        finding_say(f,
+                    "The GPU is at work for %.0f %% of the time: what the step waits for is hidden "
+                    "behind it. The step takes %.2f ms.",
+                    100 * (1 - gpu.idle), r->kept_ms / (double)r->kept);
+    else
+        finding_say(
+            f,
+            "Forward, backward and optimizer take %.0f %% of the step time; the largest is the "
+            "%s with %.2f ms of %.2f ms a step.",
+            100 * share, leat_phase_names[largest], phase_mean(r, largest),
+            r->kept_ms / (double)r->kept);
     const char *advice = largest == PHASE_FORWARD
                              ? "The input keeps up. To go faster, make the forward cheaper: "
                                "torch.compile, lower precision, or a larger batch."
@@ -40,6 +50,9 @@ void rule_compute(const struct facts *facts, struct findings *found)
                              : "The input keeps up. To go faster, make the optimizer "
                                "cheaper: fused=True or foreach=True where it has them.";
     finding_advise(f, "%s%s", advice, no_loader_note(facts));
+    if (clocked)
+        finding_prove(f, "GPU at work", 1 - gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
+                      (long long)r->pid);
     finding_prove(f, "compute share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
     for (int i = 0; i < 3; i++)
         finding_prove(f, leat_phase_names[parts[i]], phase_mean(r, parts[i]), "ms",

@@ -1,13 +1,17 @@
-/* rule_h2d.c: H2D-BOUND: the training waits for copies to the device. */
+/* rule_h2d.c: H2D-BOUND: the training waits for copies to the device. Where the device has a clock,
+ * only what its stream spent in copies counts. */
 #include "diagnose/rule.h"
 
 void rule_h2d(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
     double share = r ? bound_share(r, 1u << PHASE_H2D, found) : 0;
-    if (!(share > 0))
+    double exposed = r ? exposed_share(facts, r, share, "h2d") : 0;
+    if (!(exposed > 0))
         return;
-    double h2d_ms = phase_mean(r, PHASE_H2D), wall_ms = r->kept_ms / (double)r->kept;
+    double wall_ms = r->kept_ms / (double)r->kept;
+    double h2d_ms = exposed < share ? exposed * wall_ms : phase_mean(r, PHASE_H2D);
+    share = exposed;
     const struct loader_fact *loader = feeding_loader(facts, r->rank);
     struct finding *f = findings_add(found, "H2D-BOUND", SECTION_STEP_TIME, share_severity(share));
     if (!f)
@@ -20,6 +24,7 @@ void rule_h2d(const struct facts *facts, struct findings *found)
                 100 * share, h2d_ms, wall_ms);
     finding_prove(f, "h2d share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "h2d per step", h2d_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    prove_exposed(f, facts, r, "h2d");
     if (loader && loader->pin_memory == 1) {
         finding_advise(f, "Batches are pinned already: copy them with .to(device, "
                           "non_blocking=True), and send smaller types (uint8 images, float16).");

@@ -1,14 +1,18 @@
 /* rule_input.c: INPUT-BOUND: the training waits for batches. The share is of kept time on the
- * typical rank; a rank that alone waits for its input is an INPUT STRAGGLER (rule_straggler.c). */
+ * typical rank; a rank that alone waits for its input is an INPUT STRAGGLER (rule_straggler.c).
+ * Where the device has a clock, only waits count during which it stood idle. */
 #include "diagnose/rule.h"
 
 void rule_input(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
     double share = r ? bound_share(r, 1u << PHASE_INPUT, found) : 0;
-    if (!(share > 0))
+    double exposed = r ? exposed_share(facts, r, share, "input") : 0;
+    if (!(exposed > 0))
         return;
-    double input_ms = phase_mean(r, PHASE_INPUT), wall_ms = r->kept_ms / (double)r->kept;
+    double wall_ms = r->kept_ms / (double)r->kept;
+    double input_ms = exposed < share ? exposed * wall_ms : phase_mean(r, PHASE_INPUT);
+    share = exposed;
     struct finding *f =
         findings_add(found, "INPUT-BOUND", SECTION_STEP_TIME, share_severity(share));
     if (!f)
@@ -20,5 +24,6 @@ void rule_input(const struct facts *facts, struct findings *found)
     finding_prove(f, "input share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "input per step", input_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "step", wall_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    prove_exposed(f, facts, r, "input");
     explain_input(facts, r, input_ms, f);
 }

@@ -127,12 +127,17 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
     prove_span(f, r, &span);
 }
 
+#define DEVICE_WAITS "sync allocator other" /* phases of the device's clock */
+
 void rule_wait(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
     double share = r ? bound_share(r, 1u << PHASE_SYNC | 1u << PHASE_OTHER, found) : 0;
     if (share > 0)
         share -= explained_share(found, phase_share(r, PHASE_SYNC));
+    double host_share = share;
+    if (share > 0) /* to wait for a device that is at work costs nothing */
+        share = exposed_share(facts, r, share, DEVICE_WAITS);
     if (share < BOUND_WARNING)
         return;
     double sync_ms = phase_mean(r, PHASE_SYNC), other_ms = phase_mean(r, PHASE_OTHER);
@@ -149,7 +154,7 @@ void rule_wait(const struct facts *facts, struct findings *found)
     finding_say(f,
                 "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "
                 "%.2f ms a step, the largest part %s (%.2f ms).",
-                100 * share, sync_ms + other_ms, wall_ms,
+                100 * share, share < host_share ? share * wall_ms : sync_ms + other_ms, wall_ms,
                 is_named  ? span.name
                 : in_sync ? "waiting for the device or for other ranks"
                           : "outside of every known phase",
@@ -159,6 +164,7 @@ void rule_wait(const struct facts *facts, struct findings *found)
     finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    prove_exposed(f, facts, r, DEVICE_WAITS);
     if (in_sync)
         name_sync(f, facts, r, sync_ms);
     else
