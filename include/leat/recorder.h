@@ -47,7 +47,9 @@ extern "C" {
  *   NAMED         name          0: leat.phase(name), or a known span such as "checkpoint"
  *   COMPILE       0             0: torch.compile at work
  *   STEP          0             0: an explicit step ends at t1 (leat.step())
- *   MEMORY        device        bytes at t1; flag LEAT_REC_RESERVED: reserved, else allocated
+ *   MEMORY        device        bytes at t1: allocated, or by flag LEAT_REC_RESERVED: reserved,
+ *                               LEAT_REC_SPLIT: reserved and free, in pieces; LEAT_REC_RETRIES: how
+ *                               often the cache had to be emptied for an allocation so far
  *   WORKER_FETCH  worker        LEAT_FETCH_ARG(0, samples): a worker made one batch
  */
 #define LEAT_RECORD_KINDS(X)                                                                       \
@@ -78,7 +80,9 @@ enum leat_record_flag {
     LEAT_REC_NOGRAD = 2,   /* FETCH: gradients were switched off when the batch was asked for */
     LEAT_REC_ERROR = 4,    /* the span ended by an exception */
     LEAT_REC_NESTED = 8,   /* OPTIMIZER: inside a backward of this thread (set by the recorder) */
-    LEAT_REC_RESERVED = 16 /* MEMORY */
+    LEAT_REC_RESERVED = 16, /* MEMORY */
+    LEAT_REC_SPLIT = 32,    /* MEMORY */
+    LEAT_REC_RETRIES = 64   /* MEMORY */
 };
 
 #define LEAT_FETCH_ARG(iteration, samples) ((uint64_t)(iteration) << 32 | (uint32_t)(samples))

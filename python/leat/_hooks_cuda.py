@@ -15,6 +15,14 @@ MEMORY = _core.MEMORY
 
 MEMORY_PERIOD_NS = 200_000_000
 
+# Of the allocator: what tensors take, what it has of the device, and what of that is free but lies in
+# pieces, between tensors.
+FIGURES = (
+    ("allocated_bytes", 0),
+    ("reserved_bytes", _core.FLAG_RESERVED),
+    ("inactive_split_bytes", _core.FLAG_SPLIT),
+)
+
 
 def _make_copy(compiling):
     def make(original):
@@ -73,10 +81,11 @@ class Memory:
             self.devices[device] = _uuid(self.torch, device)
             _state.fact("devices", ",".join(filter(None, self.devices.values())))
         stats = cuda.memory_stats_as_nested_dict(device)
-        for key, flag in (("allocated_bytes", 0), ("reserved_bytes", _core.FLAG_RESERVED)):
+        t = now()  # one moment, one row
+        for key, flag in FIGURES:
             value = stats.get(key, {}).get("all", {}).get("current", 0)
-            t = now()
             record(MEMORY, flag, device, value, t, t)
+        record(MEMORY, _core.FLAG_RETRIES, device, stats.get("num_alloc_retries", 0), t, t)
 
 
 def install(torch, tick):

@@ -44,7 +44,7 @@ struct span_total {
 struct memory_row {
     uint64_t t_ns; /* absolute */
     uint32_t device;
-    int64_t allocated, reserved; /* -1: not said */
+    int64_t allocated, reserved, split, retries; /* -1: not said */
 };
 
 /* A process that said hello. */

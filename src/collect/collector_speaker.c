@@ -116,9 +116,10 @@ static int rank_of_family(const struct speaker *s)
 static void write_memory(struct speaker *s, const struct memory_row *m, int64_t step)
 {
     struct collector *c = s->collector;
-    store_add(c->writer, "memory_samples", "t_ns,rank,device,step,allocated,reserved", "uiiidd",
+    store_add(c->writer, "memory_samples",
+              "t_ns,rank,device,step,allocated,reserved,split,retries", "uiiidddd",
               collector_relative(c, m->t_ns), (int64_t)rank_of_family(s), (int64_t)m->device, step,
-              or_null(m->allocated), or_null(m->reserved));
+              or_null(m->allocated), or_null(m->reserved), or_null(m->split), or_null(m->retries));
 }
 
 /* Rows wait until the step they fall into has ended. */
@@ -132,7 +133,7 @@ static void release_memory(struct speaker *s, uint64_t until_ns, int64_t step)
     s->memory_count -= n;
 }
 
-/* Allocated and reserved bytes of one moment are two records and one row. */
+/* The figures of one moment are a record each, and one row. */
 static void add_memory(struct speaker *s, const struct rec *r)
 {
     int64_t bytes = r->arg <= INT64_MAX ? (int64_t)r->arg : -1;
@@ -146,10 +147,14 @@ static void add_memory(struct speaker *s, const struct rec *r)
         if (s->memory_count == MEMORY_WAITING) /* times that run backwards */
             s->memory_count = 0;
         row = &s->memory[s->memory_count++];
-        *row = (struct memory_row){r->t1_ns, r->id, -1, -1};
+        *row = (struct memory_row){r->t1_ns, r->id, -1, -1, -1, -1};
     }
     if (r->flags & LEAT_REC_RESERVED)
         row->reserved = bytes;
+    else if (r->flags & LEAT_REC_SPLIT)
+        row->split = bytes;
+    else if (r->flags & LEAT_REC_RETRIES)
+        row->retries = bytes;
     else
         row->allocated = bytes;
 }

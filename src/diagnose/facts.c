@@ -253,6 +253,8 @@ static void fill_memory_sample(const struct store_row *row, void *item)
     s->step = int_or(row, 3, -1);
     s->allocated = store_column_real(row, 4);
     s->reserved = store_column_real(row, 5);
+    s->split = store_column_real(row, 6);
+    s->retries = store_column_real(row, 7);
 }
 
 static void fill_lost(const struct store_row *row, void *item)
@@ -322,7 +324,8 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  " ORDER BY pid, idle_ns DESC",
                  fill_gpu_phase, gpu_phases, gpu_phase_count);
     if (r >= 0)
-        r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved FROM memory_samples"
+        r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved, split, retries"
+                 " FROM memory_samples"
                  " ORDER BY rank, device, t_ns",
                  fill_memory_sample, memory_samples, memory_sample_count);
     if (r >= 0)

@@ -156,7 +156,8 @@ struct gpu_phase { /* device time of a process by what its host did (gpu_clock i
     double device_ms, idle_ms, hidden_ms;
 };
 struct memory_sample {
-    double t_ms, allocated, reserved; /* bytes */
+    double t_ms, allocated, reserved, split; /* bytes */
+    double retries;                          /* so far */
     int rank, device;
     int64_t step;
 };

@@ -107,20 +107,23 @@ static double gpu_capacity(const struct facts *facts)
 /* Peaks of one device of a rank; NULL from json_pack only when out of memory. */
 static json_t *device_part(const struct facts *facts, int rank, int device)
 {
-    struct series allocated = {0}, reserved = {0};
+    struct series allocated = {0}, reserved = {0}, split = {0}, retries = {0};
     for (size_t i = 0; i < facts->memory_sample_count; i++) {
         const struct memory_sample *m = &facts->memory_samples[i];
         if (m->rank != rank || m->device != device)
             continue;
         series_add(&allocated, m->allocated);
         series_add(&reserved, m->reserved);
+        series_add(&split, m->split);
+        series_add(&retries, m->retries);
     }
     double capacity = gpu_capacity(facts);
-    return json_pack("{si so so so so so}", "device", device, "allocated_peak_bytes",
+    return json_pack("{si so so so so so so so}", "device", device, "allocated_peak_bytes",
                      whole(&allocated, allocated.most), "allocated_last_bytes",
                      whole(&allocated, allocated.last), "reserved_peak_bytes",
                      whole(&reserved, reserved.most), "reserved_last_bytes",
-                     whole(&reserved, reserved.last), "capacity_bytes",
+                     whole(&reserved, reserved.last), "split_peak_bytes", whole(&split, split.most),
+                     "allocation_retries", whole(&retries, retries.most), "capacity_bytes",
                      isfinite(capacity) ? json_integer((json_int_t)capacity) : json_null());
 }
 

@@ -12,8 +12,11 @@
 /* ---- memory ------------------------------------------------------------------------------------
  */
 
+/* Free pieces below this share of what is reserved are the rule: nothing to tell. */
+#define WORTH_TELLING 0.1
+
 struct peaks {
-    double rss, workers, reserved, capacity;
+    double rss, workers, reserved, capacity, split, retries;
 };
 
 static double larger(double a, double b)
@@ -24,7 +27,7 @@ static double larger(double a, double b)
 /* The worst rank of each figure. */
 static struct peaks memory_peaks(const json_t *summary)
 {
-    struct peaks worst = {NAN, NAN, NAN, NAN};
+    struct peaks worst = {NAN, NAN, NAN, NAN, NAN, NAN};
     json_t *ranks = (json_t *)json_find(summary, "memory.ranks"), *rank, *gpu;
     const char *name;
     size_t i;
@@ -36,6 +39,8 @@ static struct peaks memory_peaks(const json_t *summary)
             worst.reserved =
                 larger(worst.reserved, json_find_number(gpu, "reserved_peak_bytes", NAN));
             worst.capacity = larger(worst.capacity, json_find_number(gpu, "capacity_bytes", NAN));
+            worst.split = larger(worst.split, json_find_number(gpu, "split_peak_bytes", NAN));
+            worst.retries = larger(worst.retries, json_find_number(gpu, "allocation_retries", NAN));
         }
     }
     return worst;
@@ -48,6 +53,15 @@ void text_memory_stats(const json_t *summary, struct str *line)
     if (isfinite(peak.reserved)) {
         snprintf(part, sizeof part, "GPU reserved %s of %s", layout_bytes(peak.reserved, cell),
                  layout_bytes(peak.capacity, more));
+        layout_part(line, part);
+    }
+    if (peak.split > WORTH_TELLING * peak.reserved) {
+        snprintf(part, sizeof part, "%s of it free in pieces", layout_bytes(peak.split, cell));
+        layout_part(line, part);
+    }
+    if (peak.retries > 0) {
+        snprintf(part, sizeof part, "%s allocations had to empty the cache",
+                 layout_count(peak.retries, cell));
         layout_part(line, part);
     }
     if (isfinite(peak.rss)) {

@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 5;            -- the same number as meta.schema
+PRAGMA user_version = 6;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -211,7 +211,9 @@ CREATE TABLE gpu_samples (       -- GPUs of this run only, from NVML
     sm_clock_mhz INTEGER, throttle TEXT, pcie_tx_bytes_s INTEGER, pcie_rx_bytes_s INTEGER
 );
 CREATE TABLE memory_samples (    -- torch's allocator, told by the process
-    t_ns INTEGER, rank INTEGER, device INTEGER, step INTEGER, allocated INTEGER, reserved INTEGER
+    t_ns INTEGER, rank INTEGER, device INTEGER, step INTEGER, allocated INTEGER, reserved INTEGER,
+    split   INTEGER,             -- of reserved: free, but in pieces between tensors
+    retries INTEGER              -- so far: the cache was emptied because an allocation failed
 );
 CREATE TABLE lost (              -- what was not seen, and why
     what TEXT,                   -- records, ranks, probes, samples, rows, notes (docs/run-db.md)

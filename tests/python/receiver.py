@@ -15,7 +15,7 @@ KINDS = (
     "none fetch iter h2d backward optimizer closure sync wait named compile step memory "
     "worker_fetch"
 ).split()
-END, NOGRAD, ERROR, NESTED, RESERVED = 1, 2, 4, 8, 16
+END, NOGRAD, ERROR, NESTED, RESERVED, SPLIT, RETRIES = 1, 2, 4, 8, 16, 32, 64
 ROLES = ("other", "main", "worker")
 
 MAGIC = 0x314345525441454C

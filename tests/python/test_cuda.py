@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from receiver import NESTED, RESERVED
+from receiver import NESTED, RESERVED, RETRIES, SPLIT
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -33,8 +33,10 @@ def test_a_training_on_the_gpu(train):
         assert len(main.spans(name, "sync")) == 1
     assert len(main.spans("item", "sync")) >= 1
     memory = main.of("memory")
-    assert len([r for r in memory if r.flags & RESERVED]) == len(memory) / 2 >= 2
-    assert all(r.arg > 0 for r in memory)
+    for flag in (RESERVED, SPLIT, RETRIES):
+        assert len([r for r in memory if r.flags & flag]) == len(memory) / 4 >= 1
+    assert all(r.arg > 0 for r in memory if not r.flags & (SPLIT | RETRIES))
+    assert len({r.t1 for r in memory}) == len(memory) / 4  # one moment, one row
 
 
 def test_steps_inside_the_backward(train):

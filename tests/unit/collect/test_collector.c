@@ -315,6 +315,8 @@ static void use_memory(void)
         uint64_t t = clock_of_child - 500;
         leat_record(LEAT_REC_MEMORY, 0, 1, 1000 + (uint64_t)i, t, t);
         leat_record(LEAT_REC_MEMORY, LEAT_REC_RESERVED, 1, 2000 + (uint64_t)i, t, t);
+        leat_record(LEAT_REC_MEMORY, LEAT_REC_SPLIT, 1, 300 + (uint64_t)i, t, t);
+        leat_record(LEAT_REC_MEMORY, LEAT_REC_RETRIES, 1, (uint64_t)i, t, t);
     }
     leat_record(LEAT_REC_MEMORY, 0, 2, 77, clock_of_child, clock_of_child);
 }
@@ -326,7 +328,8 @@ static void test_memory(void **state)
     finish();
     assert_int_equal(ask("SELECT count(*) FROM memory_samples"), 6);
     assert_int_equal(ask("SELECT count(*) FROM memory_samples WHERE device = 1 AND "
-                         "allocated = 1000 + step AND reserved = 2000 + step"),
+                         "allocated = 1000 + step AND reserved = 2000 + step AND "
+                         "split = 300 + step AND retries = step"),
                      5);
     assert_int_equal(ask("SELECT allocated FROM memory_samples WHERE device = 2"), 77);
     assert_int_equal(ask("SELECT reserved FROM memory_samples WHERE device = 2"), -1);

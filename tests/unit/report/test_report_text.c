@@ -269,6 +269,28 @@ static void lines_that_copy_or_wait_are_named(void **state)
     findings_done(&run.findings);
 }
 
+static void an_allocator_in_trouble_is_told(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    struct memory_sample samples[] = {
+        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 2.5 * (1 << 30), .retries = 7},
+        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 0, .retries = 12},
+    };
+    run.facts.memory_samples = samples;
+    run.facts.memory_sample_count = sizeof samples / sizeof *samples;
+    char *text = report_of(&run.facts, &run.findings);
+    assert_says(text, "2.5 GiB of it free in pieces | 12 allocations had to empty the cache");
+    mem_free(text);
+    samples[0].split = 0.5 * (1 << 30);
+    samples[0].retries = samples[1].retries = 0;
+    text = report_of(&run.facts, &run.findings);
+    assert_null(strstr(text, "in pieces"));
+    assert_null(strstr(text, "empty the cache"));
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 static void a_gpu_has_a_line_of_its_own(void **state)
 {
     struct hand_run run;
@@ -367,6 +389,7 @@ int main(void)
         cmocka_unit_test(what_a_step_asks_of_cuda_is_one_line),
         cmocka_unit_test(the_clock_of_the_device_is_one_line),
         cmocka_unit_test(lines_that_copy_or_wait_are_named),
+        cmocka_unit_test(an_allocator_in_trouble_is_told),
         cmocka_unit_test(a_gpu_has_a_line_of_its_own),
         cmocka_unit_test(a_healthy_run_and_an_empty_one),
         cmocka_unit_test(long_and_hostile_text_stays_in_its_lines),
