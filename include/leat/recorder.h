@@ -76,10 +76,10 @@ enum leat_record_kind {
 };
 
 enum leat_record_flag {
-    LEAT_REC_END = 1,      /* FETCH: StopIteration, no batch came */
-    LEAT_REC_NOGRAD = 2,   /* FETCH: gradients were switched off when the batch was asked for */
-    LEAT_REC_ERROR = 4,    /* the span ended by an exception */
-    LEAT_REC_NESTED = 8,   /* OPTIMIZER: inside a backward of this thread (set by the recorder) */
+    LEAT_REC_END = 1,       /* FETCH: StopIteration, no batch came */
+    LEAT_REC_NOGRAD = 2,    /* FETCH: gradients were switched off when the batch was asked for */
+    LEAT_REC_ERROR = 4,     /* the span ended by an exception */
+    LEAT_REC_NESTED = 8,    /* OPTIMIZER: inside a backward of this thread (set by the recorder) */
     LEAT_REC_RESERVED = 16, /* MEMORY */
     LEAT_REC_SPLIT = 32,    /* MEMORY */
     LEAT_REC_RETRIES = 64   /* MEMORY */
@@ -208,11 +208,12 @@ typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_
 typedef void (*leat_probe_seen_fn)(enum leat_cuda_class class, uint64_t ns, uint64_t bytes);
 typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
 
-/* Device time by what the host did meanwhile, measured by the same probe (src/probe/gpu_clock.h). */
+/* Device time by what the host did meanwhile, measured by the same probe (src/probe/gpu_clock.h).
+ */
 #define LEAT_CLOCK_PHASES(X)                                                                       \
-    X(INPUT, "input")         /* waited for a batch */                                             \
-    X(H2D, "h2d")             /* copied to the device, on the stream that computes */              \
-    X(FORWARD, "forward")     /* from the batch's arrival to the backward */                       \
+    X(INPUT, "input")     /* waited for a batch */                                                 \
+    X(H2D, "h2d")         /* copied to the device, on the stream that computes */                  \
+    X(FORWARD, "forward") /* from the batch's arrival to the backward */                           \
     X(BACKWARD, "backward")                                                                        \
     X(OPTIMIZER, "optimizer")                                                                      \
     X(SYNC, "sync")           /* came back from waiting for the device */                          \

@@ -116,10 +116,10 @@ static int rank_of_family(const struct speaker *s)
 static void write_memory(struct speaker *s, const struct memory_row *m, int64_t step)
 {
     struct collector *c = s->collector;
-    store_add(c->writer, "memory_samples",
-              "t_ns,rank,device,step,allocated,reserved,split,retries", "uiiidddd",
-              collector_relative(c, m->t_ns), (int64_t)rank_of_family(s), (int64_t)m->device, step,
-              or_null(m->allocated), or_null(m->reserved), or_null(m->split), or_null(m->retries));
+    store_add(c->writer, "memory_samples", "t_ns,rank,device,step,allocated,reserved,split,retries",
+              "uiiidddd", collector_relative(c, m->t_ns), (int64_t)rank_of_family(s),
+              (int64_t)m->device, step, or_null(m->allocated), or_null(m->reserved),
+              or_null(m->split), or_null(m->retries));
 }
 
 /* Rows wait until the step they fall into has ended. */
