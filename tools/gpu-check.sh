@@ -5,6 +5,9 @@
 # headers of SQLite and jansson are there, leat is built here (build-gpu/); where not, build/leat is
 # used as it was brought along: `make build` links both statically and the extension is abi3, so
 # build/leat and build/python are all that has to travel.
+#
+#     tools/gpu-check.sh                 all of it, some eight minutes
+#     tools/gpu-check.sh training calls  only these parts
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
@@ -14,6 +17,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rows=()
 failed=0
+[ $# -gt 0 ] || set -- training bench calls clock lines delivery bars
+parts=" $* "
+wanted() { [[ $parts == *" $1 "* ]]; }
 
 row() { # row WHAT RESULT STATUS
     rows+=("$(printf '  %-26s %-6s %s' "$1" "$([ "$3" -eq 0 ] && echo ok || echo FAILED)" "$2")")
@@ -49,6 +55,7 @@ row 'leat check' "$("$leat" --version 2>&1)" "$status"
 
 # The steps the script made must be the steps leat counted; both come from here.
 for workers in 0 2; do
+    wanted training || break
     status=0
     "$leat" run --logs-dir "$work" --run-name "smoke-$workers" examples/gpu_smoke.py --workers "$workers" |
         tee "$work/out-$workers" || status=$?
@@ -67,16 +74,36 @@ PYTHON
     row "training, $workers workers" "${said:-no summary}" "$status"
 done
 
-status=0
-"$leat" bench --quiet --json examples/gpu_smoke.py >"$out/bench.json" || status=$?
-said=$(python3 - "$out/bench.json" <<'PYTHON'
+check_bench() {
+    local status=0
+    "$leat" bench --quiet --json examples/gpu_smoke.py >"$out/bench.json" || status=$?
+    said=$(python3 - "$out/bench.json" <<'PYTHON'
 import json, sys
 bench = json.load(open(sys.argv[1]))
 print(bench["choice"]["line"], "|", bench["verdict"]["bottleneck"], f'{bench["verdict"]["factor"]:.1f}')
 sys.exit(len({row["settings"]["pin_memory"] for row in bench["rows"]}) != 2)
 PYTHON
-) || status=1
-row 'leat bench' "${said:-no result}" "$status"
+    ) || status=1
+    row 'leat bench' "${said:-no result}" "$status"
+}
+! wanted bench || check_bench
+
+# Programs that print a table of their own; their last line, or the rows that were missed, stands for them.
+program() { # program PART WHAT COMMAND ...
+    local part=$1 what=$2 log=$work/$1.txt status=0
+    shift 2
+    wanted "$part" || return 0
+    PYTHONPATH=$(dirname "$leat")/python "$@" >"$log" 2>&1 || status=$?
+    cp "$log" "$out/"
+    cat "$log"
+    said=$(grep -E 'MISSED|FAILED' "$log" | head -n 2 | tr -s ' \n' ' ') || true
+    row "$what" "${said:-$(tail -n 1 "$log")}" "$status"
+}
+program calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
+program clock 'clock of the device' python3 tools/gpu-clock.py "$(dirname "$leat")"
+program lines 'lines' python3 tools/gpu-lines.py "$(dirname "$leat")"
+program delivery 'delivery on the GPU' python3 tests/gpu/test_device_delivery.py
+program bars 'delivery, bars' python3 bench/gpu_loader.py
 
 echo
 echo 'GPU check'
