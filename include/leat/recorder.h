@@ -205,7 +205,7 @@ typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_
 #define LEAT_CUDA_WATCHED                                                                          \
     (1u << LEAT_CUDA_H2D_PINNED | 1u << LEAT_CUDA_H2D_PAGEABLE | 1u << LEAT_CUDA_D2H_PINNED |      \
      1u << LEAT_CUDA_D2H_PAGEABLE | 1u << LEAT_CUDA_SYNC | 1u << LEAT_CUDA_EVENT_SYNC)
-typedef void (*leat_probe_seen_fn)(enum leat_cuda_class class, uint64_t ns, uint64_t bytes);
+typedef void (*leat_probe_seen_fn)(enum leat_cuda_class what, uint64_t ns, uint64_t bytes);
 typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
 
 /* Device time by what the host did meanwhile, measured by the same probe (src/probe/gpu_clock.h).
@@ -276,7 +276,7 @@ int leat_recorder_line(const struct leat_line *line);
  * the same slot, to which n, ns and bytes are added; of `steps`, the steps so far in which it did
  * so, the most is kept. Not for several threads at once. 0, or -1 when the table is full. */
 struct leat_cuda_line {
-    enum leat_cuda_class class;
+    enum leat_cuda_class what;
     int line;
     const char *file, *function;
     uint64_t n, ns, bytes, steps;

@@ -60,7 +60,7 @@ static void tell_row(const struct place_row *row, struct told *t)
         return;
     if (!t->found)
         find_line(row, t);
-    struct leat_cuda_line line = {.class = (enum leat_cuda_class)row->class,
+    struct leat_cuda_line line = {.what = (enum leat_cuda_class)row->class,
                                   .line = t->at.line,
                                   .file = t->at.file,
                                   .function = t->at.function,

@@ -470,10 +470,10 @@ int leat_recorder_cuda_line(const struct leat_cuda_line *line)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed) ||
-        (unsigned)line->class >= LEAT_CUDA_CLASSES_COUNT)
+        (unsigned)line->what >= LEAT_CUDA_CLASSES_COUNT)
         return -1;
     uint32_t used = atomic_load(&a->header.cuda_lines_used), id = 0;
-    struct rec_cuda_line wanted_line = {.line = line->line, .class = (uint32_t)line->class};
+    struct rec_cuda_line wanted_line = {.line = line->line, .class = (uint32_t)line->what};
     cut_text(wanted_line.file, sizeof wanted_line.file, line->file, 1);
     cut_text(wanted_line.function, sizeof wanted_line.function, line->function, 0);
     while (id < used && !same_cuda_line(&a->cuda_lines[id], &wanted_line))

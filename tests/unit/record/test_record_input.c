@@ -490,10 +490,10 @@ static void tell_cuda_lines(void)
     leat_recorder_cuda_line(&line);
     line.steps = 1; /* another stack at the same line, met less often */
     leat_recorder_cuda_line(&line);
-    line.class = LEAT_CUDA_H2D_PAGEABLE;
+    line.what = LEAT_CUDA_H2D_PAGEABLE;
     for (line.line = 0; leat_recorder_cuda_line(&line) == 0; line.line++)
         ;
-    line.class = LEAT_CUDA_CLASSES_COUNT;
+    line.what = LEAT_CUDA_CLASSES_COUNT;
     leat_recorder_cuda_line(&line);
     leat_recorder_close();
 }
