@@ -419,8 +419,8 @@ PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&core_module);
     if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
-                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 || sampler_add(module) < 0 || places_add(module) < 0 ||
-                   engine_add(module) < 0)) {
+                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||
+                   sampler_add(module) < 0 || places_add(module) < 0 || engine_add(module) < 0)) {
         Py_DECREF(module);
         module = NULL;
     }

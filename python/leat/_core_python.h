@@ -10,9 +10,9 @@
  *     _lines.c      from stacks to lines of the user
  *     _places.c     the lines that copy to and from the GPU, or wait for it
  *
- * All but the sampler's thread and what the probe calls in _places.c work with the GIL held. Nothing
- * here keeps a user's exception from its way or changes one: what fails of leat's own is cleared,
- * and the user's call goes on without leat.
+ * All but the sampler's thread and what the probe calls in _places.c work with the GIL held.
+ * Nothing here keeps a user's exception from its way or changes one: what fails of leat's own is
+ * cleared, and the user's call goes on without leat.
  */
 #ifndef LEAT_PYTHON_CORE_PYTHON_H
 #define LEAT_PYTHON_CORE_PYTHON_H

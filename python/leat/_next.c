@@ -59,12 +59,12 @@ static void mark_dealloc(struct mark *mark)
 }
 
 static PyType_Slot mark_slots[] = {
-    {Py_tp_new,      mark_new                                                               },
-    {Py_tp_dealloc,  mark_dealloc                                                           },
-    {Py_tp_traverse, mark_traverse                                                          },
-    {Py_tp_clear,    mark_clear                                                             },
+    {Py_tp_new,      mark_new                                                                },
+    {Py_tp_dealloc,  mark_dealloc                                                            },
+    {Py_tp_traverse, mark_traverse                                                           },
+    {Py_tp_clear,    mark_clear                                                              },
     {Py_tp_doc,      "Mark(loader, iteration << 32, batch size or 0, maker[, full batches])."},
-    {0,              NULL                                                                   },
+    {0,              NULL                                                                    },
 };
 
 static PyType_Spec mark_spec = {
@@ -158,7 +158,8 @@ static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t
 {
     uint64_t loader = mark ? mark->loader : 0;
     if (mark)
-        mark->full = 0; /* whoever goes on after a failure gets the others, and the last may be short */
+        mark->full =
+            0; /* whoever goes on after a failure gets the others, and the last may be short */
     PyObject *type, *error, *trace;
     flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
     PyErr_Fetch(&type, &error, &trace);
@@ -243,7 +244,7 @@ static PyObject *core_next_of(PyObject *self, PyObject *type)
 }
 
 static PyMethodDef next_methods[] = {
-    {"next_of", core_next_of, METH_O,       "next_of(type): a __next__ for it, recorded."  },
+    {"next_of", core_next_of, METH_O,       "next_of(type): a __next__ for it, recorded." },
     {"on_next", core_on_next, METH_VARARGS,
      "on_next(next, grad_enabled, count_samples, mark_of, on_end, Tensor): what it needs."},
     {NULL,      NULL,         0,            NULL                                          },

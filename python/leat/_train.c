@@ -1,4 +1,5 @@
-/* _train.c: backward, and the two ends of an optimizer's step, which run in every step of a training.
+/* _train.c: backward, and the two ends of an optimizer's step, which run in every step of a
+ * training.
  *
  * What is said of next() in _next.c holds here: what these cost is the memory they touch, and a
  * function of Python touches ten times as much as one of C. The rare cases are left to
@@ -102,8 +103,8 @@ static PyGetSetDef backward_getset[] = {
 };
 
 static PyMemberDef backward_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY, NULL},
-    {NULL,             0,          0,                               0,        NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY,            NULL},
+    {NULL,                0,                       0,                               0,             NULL},
 };
 
 static PyType_Slot backward_slots[] = {
@@ -197,10 +198,11 @@ void train_forget(void)
 }
 
 static PyMethodDef train_methods[] = {
-    {"begin_step", train_begin_step, METH_VARARGS, "begin_step(optimizer, args, kwargs) of a hook."},
-    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."  },
-    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."    },
-    {NULL,         NULL,             0,            NULL                                            },
+    {"begin_step", train_begin_step, METH_VARARGS,
+     "begin_step(optimizer, args, kwargs) of a hook."                                            },
+    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."},
+    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."  },
+    {NULL,         NULL,             0,            NULL                                          },
 };
 
 int train_add(PyObject *module)

@@ -84,9 +84,9 @@ int slowest_stalls(const struct slowest *slowest); /* 1: they hold enough to be 
  * INTERMITTENT STALL). Sets found->failed when out of memory. */
 double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct findings *found);
 
-/* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what was
- * charged to `phases`, names parted by blanks, and how much of it was idle. False: there is no such
- * clock, or it has seen too little. */
+/* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what
+ * was charged to `phases`, names parted by blanks, and how much of it was idle. False: there is no
+ * such clock, or it has seen too little. */
 struct gpu_share {
     double device, idle;
 };

@@ -12,7 +12,7 @@ json_t *summary_input(const struct facts *facts);     /* summary_input.c */
 json_t *summary_memory(const struct facts *facts);    /* summary_system.c, as the next two */
 json_t *summary_system(const struct facts *facts);
 json_t *summary_processes(const struct facts *facts);
-json_t *summary_cuda(const struct facts *facts); /* summary_cuda.c: a part of system */
+json_t *summary_cuda(const struct facts *facts);  /* summary_cuda.c: a part of system */
 json_t *summary_clock(const struct facts *facts); /* summary_clock.c: another */
 
 /* Absent is null, never 0: -1 for an integer, NaN for a number, NULL or "" for a text. Bytes that

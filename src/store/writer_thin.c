@@ -43,7 +43,7 @@ static const struct thin tables[THIN_TABLES] = {
                    "(SELECT pid,span,class FROM cuda_calls ORDER BY ns LIMIT %lld)",                 1 },
     [THIN_CLOCK] = {"gpu_clock",      NULL,
                    "DELETE FROM gpu_clock WHERE (pid,phase) IN "
-                    "(SELECT pid,phase FROM gpu_clock ORDER BY device_ns LIMIT %lld)",                1 },
+                    "(SELECT pid,phase FROM gpu_clock ORDER BY device_ns LIMIT %lld)",               1 },
     [THIN_CUDA_LINES] = {"cuda_lines",     NULL,
                    "DELETE FROM cuda_lines WHERE (pid,file,line,function,class) IN (SELECT "
                          "pid,file,line,function,class FROM cuda_lines ORDER BY ns LIMIT %lld)",     1 },

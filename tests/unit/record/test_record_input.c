@@ -440,8 +440,8 @@ int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
 {
     assert_int_equal(phases, LEAT_CLOCK_PHASES_COUNT);
     memset(ret_totals, 0, phases * sizeof *ret_totals);
-    ret_totals[LEAT_CLOCK_INPUT] = (struct leat_clock_total){
-        probe_calls, 1000 * probe_calls, 100 * probe_calls, 10 * probe_calls};
+    ret_totals[LEAT_CLOCK_INPUT] = (struct leat_clock_total){probe_calls, 1000 * probe_calls,
+                                                             100 * probe_calls, 10 * probe_calls};
     ret_totals[LEAT_CLOCK_OTHER].n = 1;
     return 1;
 }

@@ -178,6 +178,30 @@ static void what_was_left_out_or_lost_is_said(void **state)
     findings_done(&run.findings);
 }
 
+static struct cuda_call call_of(int64_t pid, const char *class, double n, double ms, double bytes)
+{
+    struct cuda_call c = {.pid = pid, .n = n, .ms = ms, .bytes = bytes};
+    snprintf(c.class, sizeof c.class, "%s", class);
+    return c;
+}
+
+static struct gpu_phase phase_of(int64_t pid, const char *phase, double device, double idle,
+                                 double hidden)
+{
+    struct gpu_phase p = {.pid = pid, .device_ms = device, .idle_ms = idle, .hidden_ms = hidden};
+    snprintf(p.phase, sizeof p.phase, "%s", phase);
+    return p;
+}
+
+static struct cuda_line line_of(int64_t pid, int line, const char *kind, double n, double ms,
+                                double steps)
+{
+    struct cuda_line l = {.pid = pid, .line = line, .n = n, .ms = ms, .steps = steps};
+    snprintf(l.file, sizeof l.file, "train.py");
+    snprintf(l.kind, sizeof l.kind, "%s", kind);
+    return l;
+}
+
 static void what_a_step_asks_of_cuda_is_one_line(void **state)
 {
     struct hand_run run;
@@ -185,13 +209,13 @@ static void what_a_step_asks_of_cuda_is_one_line(void **state)
     int64_t pid = run.rank.pid;
     double steps = (double)run.rank.steps;
     struct cuda_call calls[] = {
-        {.pid = pid,             .class = "sync",     .n = 3 * steps,       .ms = 1.5 * steps},
-        {.pid = pid,                      .class = "event_sync",                                .n = steps,          .ms = 0.5 * steps},
-        {.pid = pid,     .class = "launch",                        .n = 101 * steps,                          .ms = 0.5 * steps},
-        {.pid = pid,      .class = "h2d_pinned",.n = 2 * steps,.bytes = 2048 * steps},
-        {.pid = pid,.class = "d2h_pageable",                 .n = 0.25 * steps,                                     .bytes = 1024 * steps},
-        {.pid = pid,             .class = "event",              .n = 7 * steps},
-        {.pid = pid + 1,                      .class = "launch",                                .n = 1e6                       }, /* of a worker: not the training's */
+        call_of(pid, "sync", 3 * steps, 1.5 * steps, 0),
+        call_of(pid, "event_sync", steps, 0.5 * steps, 0),
+        call_of(pid, "launch", 101 * steps, 0.5 * steps, 0),
+        call_of(pid, "h2d_pinned", 2 * steps, 0, 2048 * steps),
+        call_of(pid, "d2h_pageable", 0.25 * steps, 0, 1024 * steps),
+        call_of(pid, "event", 7 * steps, 0, 0),
+        call_of(pid + 1, "launch", 1e6, 0, 0), /* of a worker: not the training's */
     };
     run.facts.cuda_calls = calls;
     run.facts.cuda_call_count = sizeof calls / sizeof *calls;
@@ -214,16 +238,16 @@ static void the_clock_of_the_device_is_one_line(void **state)
     hand_slow_input(&run);
     int64_t pid = run.rank.pid;
     struct gpu_phase phases[] = {
-        {.pid = pid, .phase = "input", .device_ms = 240, .idle_ms = 240, .hidden_ms = 50},
-        {.pid = pid, .phase = "forward", .device_ms = 400, .idle_ms = 31},
-        {.pid = pid, .phase = "backward", .device_ms = 360, .idle_ms = 1},
-        {.pid = pid + 1, .phase = "input", .device_ms = 9e9, .idle_ms = 9e9}, /* not the training's */
+        phase_of(pid, "input", 240, 240, 50), phase_of(pid, "forward", 400, 31, 0),
+        phase_of(pid, "backward", 360, 1, 0),
+        phase_of(pid + 1, "input", 9e9, 9e9, 0), /* not the training's */
     };
     run.facts.gpu_phases = phases;
     run.facts.gpu_phase_count = sizeof phases / sizeof *phases;
     char *text = report_of(&run.facts, &run.findings);
-    assert_says(text, "- GPU clock: idle 27 % of the time (input 24 %, Python in forward 3.1 %); waits "
-                      "for batches hidden behind its work: 5.0 %");
+    assert_says(text,
+                "- GPU clock: idle 27 % of the time (input 24 %, Python in forward 3.1 %); waits "
+                "for batches hidden behind its work: 5.0 %");
     assert_true(widest(text) < 80);
     mem_free(text);
     run.facts.gpu_phase_count = 0;
@@ -239,28 +263,26 @@ static void lines_that_copy_or_wait_are_named(void **state)
     hand_slow_input(&run);
     int64_t pid = run.rank.pid;
     double steps = (double)run.rank.steps;
-    struct cuda_call calls[] = {{.pid = pid, .class = "sync", .n = 4 * steps, .ms = steps}};
+    struct cuda_call calls[] = {call_of(pid, "sync", 4 * steps, steps, 0)};
     struct cuda_line lines[] = {
-        {.pid = pid, .line = 41, .file = "train.py", .kind = "pageable_copy", .n = 2 * steps,
-         .ms = 0.8 * steps, .steps = steps},
-        {.pid = pid, .line = 57, .file = "train.py", .kind = "wait", .n = steps,
-         .ms = 0.4 * steps, .steps = steps},
-        {.pid = pid, .line = 58, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
-        {.pid = pid, .line = 59, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
-        {.pid = pid, .line = 60, .file = "train.py", .kind = "wait", .n = steps, .steps = steps},
-        {.pid = pid, .line = 61, .file = "train.py", .kind = "", .n = steps, .steps = steps},
-        {.pid = pid, .line = 62, .file = "train.py", .kind = "blocking_copy", .n = 900,
-         .ms = 9000, .steps = 1}, /* the model on its way to the device */
-        {.pid = pid + 1, .line = 63, .file = "train.py", .kind = "blocking_copy", .n = steps,
-         .ms = 1, .steps = steps}, /* not the training's */
+        line_of(pid, 41, "pageable_copy", 2 * steps, 0.8 * steps, steps),
+        line_of(pid, 57, "wait", steps, 0.4 * steps, steps),
+        line_of(pid, 58, "wait", steps, 0, steps),
+        line_of(pid, 59, "wait", steps, 0, steps),
+        line_of(pid, 60, "wait", steps, 0, steps),
+        line_of(pid, 61, "", steps, 0, steps),
+        line_of(pid, 62, "blocking_copy", 900, 9000, 1), /* the model on its way to the device */
+        line_of(pid + 1, 63, "blocking_copy", steps, 1, steps), /* not the training's */
     };
     run.facts.cuda_calls = calls;
     run.facts.cuda_call_count = 1;
     run.facts.cuda_lines = lines;
     run.facts.cuda_line_count = sizeof lines / sizeof *lines;
     char *text = report_of(&run.facts, &run.findings);
-    assert_says(text, "- Copies of pageable memory: train.py:41 (2 a step, 0.80ms): pin_memory=True");
-    assert_says(text, "- Waits for the GPU: train.py:57 (1 a step, 0.40ms), train.py:58 (1 a step,");
+    assert_says(text,
+                "- Copies of pageable memory: train.py:41 (2 a step, 0.80ms): pin_memory=True");
+    assert_says(text,
+                "- Waits for the GPU: train.py:57 (1 a step, 0.40ms), train.py:58 (1 a step,");
     assert_says(text, " and 1 more: .item(), ");
     assert_null(strstr(text, "waited for"));
     assert_null(strstr(text, "train.py:61"));
@@ -274,8 +296,8 @@ static void an_allocator_in_trouble_is_told(void **state)
     struct hand_run run;
     hand_slow_input(&run);
     struct memory_sample samples[] = {
-        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 2.5 * (1 << 30), .retries = 7},
-        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 0, .retries = 12},
+        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 2.5 * (1 << 30), .retries = 7 },
+        {.allocated = 1e9, .reserved = 10.0 * (1 << 30), .split = 0,               .retries = 12},
     };
     run.facts.memory_samples = samples;
     run.facts.memory_sample_count = sizeof samples / sizeof *samples;
@@ -296,18 +318,32 @@ static void a_gpu_has_a_line_of_its_own(void **state)
     struct hand_run run;
     hand_slow_input(&run);
     struct gpu_sample samples[] = {
-        {.gpu = "GPU-1", .power_w = 300, .power_limit_w = 700, .sm_clock_mhz = 1400,
-         .pcie_tx_bytes_s = 1 << 20, .pcie_rx_bytes_s = 1 << 30, .throttle = "power_cap"},
-        {.gpu = "GPU-1", .power_w = 400, .power_limit_w = 700, .sm_clock_mhz = 1600,
-         .pcie_tx_bytes_s = 3 << 20, .pcie_rx_bytes_s = 3.0 * (1 << 30)},
-        {.gpu = "GPU-2", .power_w = NAN, .power_limit_w = NAN, .sm_clock_mhz = NAN,
-         .pcie_tx_bytes_s = NAN, .pcie_rx_bytes_s = NAN}, /* one that tells nothing */
+        {.gpu = "GPU-1",
+         .power_w = 300,
+         .power_limit_w = 700,
+         .sm_clock_mhz = 1400,
+         .pcie_tx_bytes_s = 1 << 20,
+         .pcie_rx_bytes_s = 1 << 30,
+         .throttle = "power_cap"},
+        {.gpu = "GPU-1",
+         .power_w = 400,
+         .power_limit_w = 700,
+         .sm_clock_mhz = 1600,
+         .pcie_tx_bytes_s = 3 << 20,
+         .pcie_rx_bytes_s = 3.0 * (1 << 30)},
+        {.gpu = "GPU-2",
+         .power_w = NAN,
+         .power_limit_w = NAN,
+         .sm_clock_mhz = NAN,
+         .pcie_tx_bytes_s = NAN,
+         .pcie_rx_bytes_s = NAN    }, /* one that tells nothing */
     };
     run.facts.gpu_samples = samples;
     run.facts.gpu_sample_count = sizeof samples / sizeof *samples;
     char *text = report_of(&run.facts, &run.findings);
-    assert_says(text, "- GPU 0: 1500 MHz | 350 of 700 W | PCIe in 2.0 GiB/s, at most 3.0 GiB/s | out "
-                      "2 MiB/s, at most 3 MiB/s | held down by power_cap");
+    assert_says(text,
+                "- GPU 0: 1500 MHz | 350 of 700 W | PCIe in 2.0 GiB/s, at most 3.0 GiB/s | out "
+                "2 MiB/s, at most 3 MiB/s | held down by power_cap");
     assert_null(strstr(text, "- GPU 1:"));
     assert_true(widest(text) < 80);
     mem_free(text);
