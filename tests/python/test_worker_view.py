@@ -194,7 +194,11 @@ def test_persistent_workers_and_evaluation_between(train):
     run = train(
         """
 import time
-loader = DataLoader(Rows(12), batch_size=2, num_workers=2, persistent_workers=True)
+class Slow(Rows):  # of quick ones not every sample is timed
+    def __getitem__(self, i):
+        time.sleep(0.001)
+        return super().__getitem__(i)
+loader = DataLoader(Slow(12), batch_size=2, num_workers=2, persistent_workers=True)
 for epoch in range(3):
     for batch in loader: pass
     time.sleep(1)
