@@ -178,6 +178,7 @@ def _full_batches(iterator):
         and type(sampler.sampler) in ours
         and getattr(iterator, "_collate_fn", None) is data.default_collate
         and getattr(iterator, "_in_order", True)
+        and not hasattr(iterator._dataset, "__getitems__")  # it may give fewer than asked for
     )
     return len(sampler.sampler) // sampler.batch_size if known else 0
 

@@ -6,9 +6,8 @@
  * host did:
  *
  *     host    launch launch ─E1─ waits for a batch ─E2─ launch ...
- *     stream  ████████████E1                        E2████            the wait is exposed: E2 - E1
- *     stream  ████████████████████████████████████E1E2████            the wait is hidden: E2 - E1 =
- * 0
+ *     stream  ████████████E1                        E2████   exposed: E2 - E1 is the wait
+ *     stream  ████████████████████████████████████E1E2████   hidden: E2 - E1 is nothing
  *
  * Where the host launched nothing between two events, all of their distance is idle time: nothing
  * was there to do. Such quiet stretches are the waits that the hooks announce (gpu_clock_mark), the
@@ -17,17 +16,17 @@
  * the phase began) is learned, since a training does the same in every step; the next time an event
  * stands there too. Until then the gap's idle time is known only to be no more than the gap.
  *
- *     beat      any call that says that the host is at work: a launch, or cudaGetDevice(), which
- * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see gap
- * no beat for GAP_US
+ * A beat is any call that says that the host is at work: a launch, or cudaGetDevice(), which
+ * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
+ * gap is GAP_US without a beat.
  *
  * What a copy to the device takes on that stream is idle time too, charged to the transfer: nothing
  * computes on it meanwhile.
  *
  * Guarantees
  *   - No synchronisation, no thread, bounded memory. Nothing while a graph is being captured.
- *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it whole
- * steps are left out, so short steps are sampled.
+ *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it, whole
+ *     steps are left out, so short steps are sampled.
  *   - Whatever the driver refuses ends the clock and nothing else.
  *
  * Not seen: idle time between launches that follow each other more closely than a gap; work on

@@ -86,9 +86,8 @@ def _without_numbers(text):
     return re.sub(r"[0-9]+", "0", text)
 
 
-@pytest.mark.parametrize("backend,optimizer", [("eager", "SGD"), ("aot_eager", "Adam")])
-def test_same_graphs(train, tmp_path, backend, optimizer):
-    run = train(_script(backend, optimizer))
+def _run_plain(tmp_path):
+    """The script of the last train(), without leat."""
     plain = subprocess.run(
         [sys.executable, "script.py"],
         env=environment(inject=False),
@@ -98,6 +97,13 @@ def test_same_graphs(train, tmp_path, backend, optimizer):
         timeout=300,
     )
     assert plain.returncode == 0, plain.stderr
+    return plain
+
+
+@pytest.mark.parametrize("backend,optimizer", [("eager", "SGD"), ("aot_eager", "Adam")])
+def test_same_graphs(train, tmp_path, backend, optimizer):
+    run = train(_script(backend, optimizer))
+    plain = _run_plain(tmp_path)
     assert run.stdout.splitlines() == plain.stdout.splitlines()
     assert "unique_graphs" in run.stdout
     assert _without_numbers(run.stderr) == _without_numbers(plain.stderr)
@@ -141,3 +147,34 @@ def test_compiled_steps_belong_to_their_optimizer(train):
     ids = [record.id for record in run.main.of("optimizer")]
     assert len(ids) == 3 + 2 + 1
     assert ids == [0, 0, 1, 0, 1, 1]
+
+
+def test_a_loader_inside_a_compiled_function(train, tmp_path):
+    """next() is a function of C under leat: the graphs are those that are made without."""
+    run = train("""
+    graphs = []
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    loader, model = DataLoader(Rows(12), batch_size=4), net()
+
+    @torch.compile(backend=backend)
+    def epoch():
+        total = torch.zeros(())
+        for x, _ in loader:
+            total = total + model(x).sum()
+        return total
+
+    @torch.compile(backend=backend)
+    def one(batches):
+        return model(next(batches)[0]).sum()
+
+    for _ in range(3):
+        epoch()
+    batches = iter(loader)
+    one(batches), one(batches)
+    print(len(graphs))
+    """)
+    assert int(run.stdout) == int(_run_plain(tmp_path).stdout) > 0
+    assert len(run.main.batches()) == 3 * 3 + 2

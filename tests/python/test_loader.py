@@ -364,6 +364,10 @@ def test_counts_where_batches_differ(train):
         def __iter__(self):
             return iter(range(6))  # of the 25 that it speaks of
 
+    class FewerRows(Rows):
+        def __getitems__(self, indices):
+            return [self[i] for i in indices[::2]]
+
     def half(rows):
         return torch.utils.data.default_collate(rows[::2])
 
@@ -379,6 +383,7 @@ def test_counts_where_batches_differ(train):
     drawn = RandomSampler(Rows(25), replacement=True, num_samples=10)
     for _ in DataLoader(Rows(25), batch_size=4, sampler=drawn): pass  # 4, 4, 2
     for _ in DataLoader(Rows(25), batch_size=4, sampler=Fewer(Rows(25))): pass  # 4, 2
+    for _ in DataLoader(FewerRows(25), batch_size=4): pass  # 6 times 2, 1
     order = {"in_order": False} if hasattr(DataLoader(Rows(1)), "in_order") else None  # from torch 2.6
     if order:
         for _ in DataLoader(Slow(5), batch_size=4, num_workers=2, **order): pass  # 1, 4
@@ -386,10 +391,11 @@ def test_counts_where_batches_differ(train):
     counts = {}
     for batch in run.main.batches():
         counts.setdefault(batch.id, []).append(samples(batch))
-    failed, halves, drawn, fewer = list(counts.values())[:4]
+    failed, halves, drawn, fewer, rows = list(counts.values())[:5]
     assert failed == [4, 4, 4, 4, 4, 1]
     assert halves == [2] * 6 + [1]
     assert drawn == [4, 4, 2]
     assert fewer == [4, 2]
-    for unordered in list(counts.values())[4:]:
+    assert rows == [2] * 6 + [1]
+    for unordered in list(counts.values())[5:]:
         assert unordered == [1, 4]
