@@ -20,7 +20,7 @@ static PyObject *on_first; /* owned; called before a thread's first span of trai
 static PyObject *tick;     /* owned; called at the end of a span when something is due */
 static uint64_t due_ns = UINT64_MAX;
 
-struct here *core_here(void)
+HOT struct here *core_here(void)
 {
     return &here;
 }
@@ -82,7 +82,7 @@ static PyObject *core_record(PyObject *self, PyObject *args)
 enum { SMALL = 64 };
 static PyObject *small[SMALL]; /* owned; 0 .. SMALL - 1 */
 
-static int small_int(PyObject *value)
+HOT static int small_int(PyObject *value)
 {
     ptrdiff_t stride = (char *)small[1] - (char *)small[0];
     ptrdiff_t from_first = (char *)value - (char *)small[0];
@@ -102,7 +102,7 @@ static int fill_small(void)
     return 0;
 }
 
-uint64_t core_unpack(PyObject *value)
+HOT uint64_t core_unpack(PyObject *value)
 {
     int quick = value ? small_int(value) : 0;
     return quick >= 0 ? (uint64_t)quick : PyLong_AsUnsignedLongLong(value);
@@ -119,7 +119,7 @@ static long kind_of(PyObject *value)
     return -1;
 }
 
-int core_speak_first(void)
+COLD int core_speak_first(void)
 {
     here.spoken = 1;
     if (!on_first)
@@ -131,7 +131,7 @@ int core_speak_first(void)
     return result ? 0 : -1;
 }
 
-int core_begin(enum leat_record_kind kind)
+HOT int core_begin(enum leat_record_kind kind)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
@@ -150,7 +150,8 @@ int core_begin(enum leat_record_kind kind)
     return 1;
 }
 
-void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg, uint64_t t1)
+HOT void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
+                  uint64_t t1)
 {
     if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
         return;
@@ -161,16 +162,20 @@ void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t 
         leat_recorder_nest(-1);
 }
 
-void core_tick(uint64_t now_ns)
+COLD static void call_tick(void)
 {
-    if (places_asked())
-        places_tell();
-    if (!tick || (now_ns < due_ns && leat_recording()))
-        return;
     PyObject *result = PyObject_CallFunctionObjArgs(tick, NULL);
     if (!result)
         PyErr_Clear();
     Py_XDECREF(result);
+}
+
+HOT void core_tick(uint64_t now_ns)
+{
+    if (places_asked())
+        places_tell();
+    if (tick && (now_ns >= due_ns || !leat_recording()))
+        call_tick();
 }
 
 static PyObject *begin(PyObject *self, PyObject *value)

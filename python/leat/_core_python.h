@@ -22,6 +22,7 @@
 #include <Python.h>
 
 #include "_core.h"
+#include "base/hot.h"
 
 #define LOADER_UNKNOWN (-1)
 

@@ -229,19 +229,23 @@ static int take_place(struct fetch *f, PyObject *fetcher)
     return PyObject_SetAttr(fetcher, str_fetch, (PyObject *)f);
 }
 
-int making_wake(PyObject *object)
+COLD static void wake_now(struct fetch *f)
 {
-    if ((PyObject *)Py_TYPE(object) != fetch_type)
-        return 0;
-    struct fetch *f = (struct fetch *)object;
-    f->counted = 1;
-    if (f->rest == 0 || --f->rest > 0)
-        return 1;
     PyObject *fetcher = PyWeakref_GetObject(f->fetcher);
     if (fetcher && fetcher != Py_None && take_place(f, fetcher) < 0) {
         PyErr_Clear();
         core_missing(SIGNAL_COLLATE);
     }
+}
+
+HOT int making_wake(PyObject *object)
+{
+    if ((PyObject *)Py_TYPE(object) != fetch_type)
+        return 0;
+    struct fetch *f = (struct fetch *)object;
+    f->counted = 1;
+    if (f->rest > 0 && --f->rest == 0)
+        wake_now(f);
     return 1;
 }
 

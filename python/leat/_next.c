@@ -74,15 +74,19 @@ static PyType_Spec mark_spec = {
     .slots = mark_slots,
 };
 
+COLD static PyObject *ask_mark(PyObject *iterator)
+{
+    PyErr_Clear();
+    return PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
+}
+
 /* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
  * NULL without an exception when it has none. */
-static struct mark *read_mark(PyObject *iterator)
+HOT static struct mark *read_mark(PyObject *iterator)
 {
     PyObject *mark = PyObject_GetAttr(iterator, str_leat);
-    if (!mark) {
-        PyErr_Clear();
-        mark = PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
-    }
+    if (!mark)
+        mark = ask_mark(iterator);
     if (mark && (PyObject *)Py_TYPE(mark) == mark_type)
         return (struct mark *)mark;
     PyErr_Clear();
@@ -114,14 +118,10 @@ static uint64_t quick_count(PyObject *batch, uint64_t expected)
     return count == expected ? expected : 0;
 }
 
-static uint64_t count_of(PyObject *batch, struct mark *mark)
+/* A batch that is not known to be full. */
+COLD static uint64_t look_at(PyObject *batch, uint64_t expected)
 {
     struct here *here = core_here();
-    uint64_t expected = mark ? mark->size : 0;
-    if (mark && mark->full) {
-        mark->full--;
-        return expected & UINT32_MAX;
-    }
     uint64_t count = here->made > 0 ? (uint64_t)here->made : quick_count(batch, expected);
     if (count)
         return count & UINT32_MAX;
@@ -136,6 +136,14 @@ static uint64_t count_of(PyObject *batch, struct mark *mark)
     return count & UINT32_MAX;
 }
 
+HOT static uint64_t count_of(PyObject *batch, struct mark *mark)
+{
+    if (!mark || !mark->full)
+        return look_at(batch, mark ? mark->size : 0);
+    mark->full--;
+    return mark->size & UINT32_MAX;
+}
+
 static void call_quietly(PyObject *callable, PyObject *args)
 {
     PyObject *result = args ? PyObject_Call(callable, args, NULL) : NULL;
@@ -144,7 +152,7 @@ static void call_quietly(PyObject *callable, PyObject *args)
     Py_XDECREF(result);
 }
 
-static unsigned ask_nograd(void)
+HOT static unsigned ask_nograd(void)
 {
     PyObject *enabled = PyObject_Call(grad_enabled, no_arguments, NULL);
     if (!enabled)
@@ -154,7 +162,7 @@ static unsigned ask_nograd(void)
 }
 
 /* A next() that raised: the loader's iteration is over, by its end or by a failure. */
-static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
+COLD static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
 {
     uint64_t loader = mark ? mark->loader : 0;
     if (mark)
@@ -170,8 +178,8 @@ static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t
     PyErr_Restore(type, error, trace);
 }
 
-static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
-                      uint64_t t0, uint64_t t1)
+HOT static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
+                          uint64_t t0, uint64_t t1)
 {
     uint32_t loader = mark ? (uint32_t)mark->loader : 0;
     uint64_t arg = (mark ? mark->iteration : 0) | count_of(batch, mark);
@@ -187,7 +195,7 @@ static enum leat_clock_phase clock_phase(unsigned flags)
     return flags & LEAT_REC_NOGRAD && train_seen() ? LEAT_CLOCK_SKIPPED : LEAT_CLOCK_INPUT;
 }
 
-static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
+HOT static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
 {
     const uint32_t bit = 1u << LEAT_REC_FETCH;
     struct here *here = core_here();

@@ -90,7 +90,7 @@ void places_tell(void)
     busy = 0;
 }
 
-int places_asked(void)
+HOT int places_asked(void)
 {
     return asked;
 }

@@ -63,7 +63,7 @@ static void backward_dealloc(struct backward *b)
     Py_DECREF(type);
 }
 
-static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
+HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
 {
     if (core_begin(b->kind) <= 0)
         return PyObject_Call(b->original, args, kwargs);
@@ -128,7 +128,7 @@ static PyType_Spec backward_spec = {
 };
 
 /* One argument, no closure, no step open: the step of nearly every training. */
-static PyObject *train_begin_step(PyObject *self, PyObject *given)
+HOT static PyObject *train_begin_step(PyObject *self, PyObject *given)
 {
     PyObject *kwargs = PyTuple_GetItem(given, 2); /* NULL with an exception when there are fewer */
     if (!kwargs)
@@ -142,7 +142,7 @@ static PyObject *train_begin_step(PyObject *self, PyObject *given)
 }
 
 /* The optimizer's number is kept in it: its memory is warm. */
-static uint64_t read_number(PyObject *optimizer)
+HOT static uint64_t read_number(PyObject *optimizer)
 {
     PyObject *number = PyObject_GetAttr(optimizer, str_leat);
     if (!number) {
@@ -154,14 +154,14 @@ static uint64_t read_number(PyObject *optimizer)
     return value;
 }
 
-static unsigned ask_nested(void)
+COLD static unsigned ask_nested(void)
 {
     PyObject *nested = PyObject_CallFunctionObjArgs(is_nested, NULL);
     Py_XDECREF(nested);
     return nested == Py_True ? LEAT_REC_NESTED : 0;
 }
 
-static PyObject *train_end_step(PyObject *self, PyObject *given)
+HOT static PyObject *train_end_step(PyObject *self, PyObject *given)
 {
     uint64_t t1 = leat_now_ns();
     PyObject *optimizer = PyTuple_GetItem(given, 0); /* NULL with an exception when there is none */
@@ -187,7 +187,7 @@ static PyObject *train_on_step(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-int train_seen(void)
+HOT int train_seen(void)
 {
     return trained;
 }

@@ -13,6 +13,7 @@
 #include "leat/recorder.h"
 
 #include "base/clock.h"
+#include "base/hot.h"
 #include "record/layout.h"
 
 #include <dlfcn.h>
@@ -49,7 +50,7 @@ static __thread int backward_depth;
 
 /* In the child of a fork there is one thread, so no lock is needed, and none may be taken: another
  * thread of the parent may have held it. */
-static void after_fork_in_child(void)
+COLD static void after_fork_in_child(void)
 {
     struct rec_area *old = atomic_exchange(&area, NULL);
     if (old)
@@ -167,7 +168,7 @@ static int open_locked(void)
     return 0;
 }
 
-int leat_recorder_open(void)
+COLD int leat_recorder_open(void)
 {
     pthread_mutex_lock(&open_lock);
     atomic_store(&wanted, 1);
@@ -177,7 +178,7 @@ int leat_recorder_open(void)
 }
 
 /* The area, opened first if this is a forked child that has not spoken yet. */
-static struct rec_area *live_area(void)
+HOT static struct rec_area *live_area(void)
 {
     struct rec_area *a = atomic_load_explicit(&area, memory_order_acquire);
     if (a || !atomic_load(&wanted) || atomic_load(&hopeless))
@@ -212,7 +213,7 @@ static void put_clock(struct rec_clock *table)
     }
 }
 
-void leat_clock_mark(enum leat_clock_phase phase)
+HOT void leat_clock_mark(enum leat_clock_phase phase)
 {
     leat_probe_mark_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
     if (mark && atomic_load_explicit(&area, memory_order_relaxed))
@@ -223,7 +224,7 @@ void leat_clock_mark(enum leat_clock_phase phase)
  * there is none, in an inference, with the batch that follows. What came before the first batch is
  * kept apart: making a model and its first use of libraries are no part of a step. LEAT_REC_NONE:
  * the process ends. */
-static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
+COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
 {
     leat_probe_read_fn probe = atomic_load_explicit(&read_probe, memory_order_relaxed);
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
@@ -262,18 +263,18 @@ void leat_recorder_close(void)
     pthread_mutex_unlock(&open_lock);
 }
 
-int leat_recording(void)
+HOT int leat_recording(void)
 {
     struct rec_area *a = live_area();
     return a && !atomic_load_explicit(&a->header.stop, memory_order_relaxed);
 }
 
-uint64_t leat_now_ns(void)
+HOT uint64_t leat_now_ns(void)
 {
     return clock_now_ns();
 }
 
-static struct rec_ring *claim_ring(struct rec_area *a)
+COLD static struct rec_ring *claim_ring(struct rec_area *a)
 {
     unsigned now = atomic_load(&generation);
     if (my_generation == now) /* asked before in this life, and there was none left */
@@ -290,8 +291,8 @@ static struct rec_ring *claim_ring(struct rec_area *a)
     return my_ring;
 }
 
-void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
-                 uint64_t t0_ns, uint64_t t1_ns)
+HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
+                     uint64_t t0_ns, uint64_t t1_ns)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
@@ -319,7 +320,8 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
                                                           .kind = (uint16_t)kind,
                                                           .flags = (uint16_t)flags};
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
-    if (kind == LEAT_REC_FETCH || kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP)
+    if (atomic_load_explicit(&read_probe, memory_order_relaxed) &&
+        (kind == LEAT_REC_FETCH || kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP))
         tell_cuda(a, kind);
 }
 
@@ -496,7 +498,7 @@ int leat_recorder_cuda_line(const struct leat_cuda_line *line)
     return 0;
 }
 
-void leat_recorder_nest(int change)
+HOT void leat_recorder_nest(int change)
 {
     backward_depth += change;
 }

@@ -1,0 +1,13 @@
+/* hot.h: which code every training step runs, and which it does not.
+ *
+ * Between two of leat's turns a step displaces it from the caches, so what a turn costs is the
+ * lines of code that have to come back. HOT functions are laid side by side, COLD ones (and the
+ * branches that lead to them) elsewhere, so that those lines are few.
+ */
+#ifndef LEAT_BASE_HOT_H
+#define LEAT_BASE_HOT_H
+
+#define HOT  __attribute__((hot))
+#define COLD __attribute__((cold, noinline))
+
+#endif
