@@ -245,6 +245,28 @@ def test_enum_and_bfloat16(tmp_path):
 # ---- As a dataset.
 
 
+@pytest.mark.parametrize(
+    "options",
+    (
+        {},
+        {"chunks": (8,)},
+        {"chunks": (8,), "compression": "gzip", "shuffle": True},
+        {"chunks": (8,), "compression": "lzf", "fletcher32": True},
+    ),
+)
+@pytest.mark.parametrize("dtype", ("f4", ">i2", "?", "c16"))
+@pytest.mark.parametrize("item", ((3,), (2, 5)))
+def test_items_that_are_arrays(tmp_path, item, dtype, options):
+    path, unwritten = os.fspath(tmp_path / "x.h5"), 5 if options else 0
+    data = values((29, *item), dtype)
+    with h5py.File(path, "w") as file:
+        rows = file.create_dataset("x", (29 + unwritten,), numpy.dtype((dtype, item)), **options)
+        rows[:29] = data
+    dataset = check(path, "x")
+    equal(dataset[28], data[28])
+    assert dataset[0].shape == item
+
+
 @pytest.fixture
 def small(tmp_path):
     gzip = {"chunks": (10, 4), "compression": "gzip"}
@@ -342,7 +364,8 @@ def test_refused_types(tmp_path):
         file["fixed"] = numpy.array([b"abc", b"d"])
         file["pairs"] = numpy.zeros(3, [("a", "i4"), ("b", "f4")])
         file["long"] = numpy.zeros(3, numpy.longdouble)
-        file.create_dataset("arrays", (3,), numpy.dtype(("i4", (2,))))
+        file.create_dataset("arrays", (3,), numpy.dtype(("S3", (2,))))
+        file.create_dataset("deep", (3,) * 10, numpy.dtype(("i1", (1,) * 7)))
         file["single"] = 3
         file["wide"] = numpy.zeros((2,) * 17)
         file["no-bytes"] = numpy.zeros((3, 0))
@@ -350,7 +373,8 @@ def test_refused_types(tmp_path):
     assert "strings" in refused(path, "text") and "strings" in refused(path, "fixed")
     assert "compounds" in refused(path, "pairs")
     assert "floats of a kind" in refused(path, "long")
-    assert "arrays" in refused(path, "arrays")
+    assert "strings" in refused(path, "arrays")
+    assert "dimensions" in refused(path, "deep")
     assert "single item" in refused(path, "single")
     assert "dimensions" in refused(path, "wide")
     assert "without a single byte" in refused(path, "no-bytes")

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Numbers of HDF5's headers. */
-enum { H5T_INTEGER, H5T_FLOAT, H5T_COMPOUND = 6, H5T_ENUM = 8 };
+enum { H5T_INTEGER, H5T_FLOAT, H5T_COMPOUND = 6, H5T_ENUM = 8, H5T_ARRAY = 10 };
 enum { H5T_ORDER_LE, H5T_ORDER_BE };
 enum { H5T_NORM_IMPLIED };
 enum { H5Z_DEFLATE = 1, H5Z_SHUFFLE = 2, H5Z_FLETCHER32 = 3, H5Z_LZF = 32000 };
@@ -34,6 +34,9 @@ struct asker {
     /* The dataset at hand. */
     const char *name;
     hdf5_id dataset, space, list, type;
+    uint32_t space_dims; /* of the dataset, which chunks are counted in; those of items follow */
+    int array_dims;      /* of an item that is an array; 0: it is not */
+    hdf5_u64 array_shape[32];
     struct hdf5_dataset_wire is;
     uint64_t shift_bytes; /* to be added to addresses of chunks */
     int scaled;           /* offsets of H5Dchunk_iter count chunks, not items */
@@ -202,20 +205,53 @@ static int describe_compound(struct asker *a, hdf5_id type)
     return set_type(a, real, part == LEAT_FLOAT32 ? LEAT_COMPLEX64 : LEAT_COMPLEX128, unit);
 }
 
-static int describe_type(struct asker *a)
+static int describe_item(struct asker *a, hdf5_id type)
 {
     char what[128];
-    int class = a->h->H5Tget_class(a->type);
+    int class = a->h->H5Tget_class(type);
     switch (class) {
-    case H5T_INTEGER: return describe_integer(a, a->type);
-    case H5T_FLOAT: return describe_float(a, a->type);
-    case H5T_ENUM: return describe_enum(a, a->type);
-    case H5T_COMPOUND: return describe_compound(a, a->type);
+    case H5T_INTEGER: return describe_integer(a, type);
+    case H5T_FLOAT: return describe_float(a, type);
+    case H5T_ENUM: return describe_enum(a, type);
+    case H5T_COMPOUND: return describe_compound(a, type);
     }
     const int known = sizeof class_names / sizeof *class_names;
     snprintf(what, sizeof what, "has %s for items, of which torch makes no tensor",
              class >= 0 && class < known ? class_names[class] : "something unknown");
     return refuse(a, what);
+}
+
+/* Items that are arrays themselves: their dimensions follow those of the dataset, as they do where
+ * h5py reads them. */
+static int describe_type(struct asker *a)
+{
+    a->array_dims = 0;
+    if (a->h->H5Tget_class(a->type) != H5T_ARRAY)
+        return describe_item(a, a->type);
+    int dims = a->h->H5Tget_array_ndims(a->type);
+    hdf5_id base = a->h->H5Tget_super(a->type);
+    if (dims < 1 || dims > 32 || base < 0 ||
+        a->h->H5Tget_array_dims2(a->type, a->array_shape) != dims)
+        return failed_call(a, -LEAT_E_CORRUPT, "has a damaged type");
+    a->array_dims = dims;
+    return describe_item(a, base);
+}
+
+/* Of an array, whose items must be filled alike. Zeros where there is none: as libhdf5 has it for a
+ * value that was never defined. */
+static int describe_fill(struct asker *a)
+{
+    static uint8_t fill[HDF5_MOST_COMPACT_BYTES];
+    size_t item = a->is.item_bytes;
+    if (a->h->H5Tget_size(a->type) > sizeof fill)
+        return refuse(a, "has items of more than 64 KiB");
+    if (a->h->H5Pget_fill_value(a->list, a->type, fill) < 0)
+        return 0;
+    for (size_t at = item; a->array_dims && at + item <= a->h->H5Tget_size(a->type); at += item)
+        if (memcmp(fill, fill + at, item) != 0)
+            return refuse(a, "has arrays for items, which are not filled with one number");
+    memcpy(a->is.fill, fill, item);
+    return 0;
 }
 
 /* ---- shape and layout --------------------------------------------------------------------------
@@ -228,11 +264,14 @@ static int describe_shape(struct asker *a)
         return refuse(a, "holds a single item; a first dimension must count the samples");
     if (dims < 0 || dims > 32 || a->h->H5Sget_simple_extent_dims(a->space, shape, NULL) != dims)
         return failed_call(a, -LEAT_E_CORRUPT, "has no shape");
-    if (dims > LEAT_MAX_DIMS)
+    if (dims + a->array_dims > LEAT_MAX_DIMS)
         return refuse(a, "has more dimensions than 16");
-    a->is.dims = (uint32_t)dims;
+    a->space_dims = (uint32_t)dims;
+    a->is.dims = (uint32_t)(dims + a->array_dims);
     for (int d = 0; d < dims; d++)
         a->is.shape[d] = (int64_t)shape[d];
+    for (int d = 0; d < a->array_dims; d++)
+        a->is.shape[dims + d] = (int64_t)a->array_shape[d];
     return 0;
 }
 
@@ -267,14 +306,16 @@ static int describe_chunk(struct asker *a)
     hdf5_u64 chunk[32] = {0};
     unsigned options = 0;
     int filters = a->h->H5Pget_nfilters(a->list);
-    if (a->h->H5Pget_chunk(a->list, 32, chunk) != (int)a->is.dims || filters < 0 ||
+    if (a->h->H5Pget_chunk(a->list, 32, chunk) != (int)a->space_dims || filters < 0 ||
         filters > CHUNK_MOST_FILTERS)
         return failed_call(a, -LEAT_E_CORRUPT, "has a damaged layout");
-    for (uint32_t d = 0; d < a->is.dims; d++) {
+    for (uint32_t d = 0; d < a->space_dims; d++) {
         if (!chunk[d])
             return failed_call(a, -LEAT_E_CORRUPT, "has chunks without a size");
         a->is.chunk[d] = (int64_t)chunk[d];
     }
+    for (uint32_t d = a->space_dims; d < a->is.dims; d++) /* no array is cut */
+        a->is.chunk[d] = a->is.shape[d];
     a->is.pipeline.count = (uint32_t)filters;
     for (int i = 0; i < filters; i++) {
         int failed = describe_filter(a, (unsigned)i);
@@ -297,7 +338,7 @@ static void put_chunk(struct asker *a, const hdf5_u64 *offset, unsigned mask, hd
     struct hdf5_chunk chunk = {.offset = address + a->shift_bytes,
                                .bytes = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes,
                                .mask = mask};
-    for (uint32_t d = 0; d < a->is.dims; d++) {
+    for (uint32_t d = 0; d < a->space_dims; d++) {
         uint64_t size = (uint64_t)a->is.chunk[d];
         uint64_t grid = ((uint64_t)a->is.shape[d] + size - 1) / size;
         chunk.number = chunk.number * grid + (a->scaled ? offset[d] : offset[d] / size);
@@ -338,7 +379,7 @@ static int find_first(const hdf5_u64 *offset, unsigned mask, hdf5_u64 address, h
  * always gives items, so one chunk that both tell of decides. */
 static int find_scale(struct asker *a)
 {
-    struct first_chunk first = {.dims = a->is.dims};
+    struct first_chunk first = {.dims = a->space_dims};
     hdf5_u64 offset[32] = {0}, address, bytes;
     unsigned mask;
     if (a->h->H5Dchunk_iter(a->dataset, 0, find_first, &first) < 0)
@@ -348,7 +389,7 @@ static int find_scale(struct asker *a)
     if (a->h->H5Dget_chunk_info(a->dataset, a->space, first.number, offset, &mask, &address,
                                 &bytes) < 0)
         return failed_call(a, -LEAT_E_CORRUPT, "has a damaged table of chunks");
-    a->scaled = memcmp(offset, first.offset, a->is.dims * sizeof *offset) != 0;
+    a->scaled = memcmp(offset, first.offset, a->space_dims * sizeof *offset) != 0;
     return 0;
 }
 
@@ -479,12 +520,9 @@ static int put_dataset(struct asker *a, const char *name)
         failed = describe_type(a);
     if (!failed)
         failed = describe_shape(a);
-    if (failed)
-        return failed;
-    /* Zeros where it fails: as libhdf5 has it for a value that was never defined. */
-    if (a->h->H5Pget_fill_value(a->list, a->type, a->is.fill) < 0)
-        memset(a->is.fill, 0, sizeof a->is.fill);
-    return put_data(a);
+    if (!failed)
+        failed = describe_fill(a);
+    return failed ? failed : put_data(a);
 }
 
 static int open_file(struct asker *a)

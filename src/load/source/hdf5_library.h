@@ -64,6 +64,8 @@ typedef int hdf5_visit_error(unsigned depth, const struct hdf5_error *error, voi
     X(int, H5Tget_member_value, (hdf5_id type, unsigned number, void *value))                      \
     X(size_t, H5Tget_member_offset, (hdf5_id type, unsigned number))                               \
     X(hdf5_id, H5Tget_member_type, (hdf5_id type, unsigned number))                                \
+    X(int, H5Tget_array_ndims, (hdf5_id type))                                                     \
+    X(int, H5Tget_array_dims2, (hdf5_id type, hdf5_u64 * shape))                                   \
     X(int, H5Pget_layout, (hdf5_id list))                                                          \
     X(int, H5Pget_chunk, (hdf5_id list, int most, hdf5_u64 *shape))                                \
     X(int, H5Pget_nfilters, (hdf5_id list))                                                        \
