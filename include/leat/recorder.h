@@ -125,6 +125,7 @@ struct leat_loader_info { /* -1 where unknown */
     int32_t batch_size, num_workers, prefetch_factor;
     int32_t pin_memory, persistent_workers; /* 0, 1 or -1 */
     int32_t iterable;
+    int32_t own;      /* 1: leat's own DataLoader, whoever makes its batches; 0 or -1 */
     char dataset[96]; /* class of the dataset */
     char where[160];  /* "file:line" where the loader was made */
 };
@@ -218,7 +219,8 @@ typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
     X(OPTIMIZER, "optimizer")                                                                      \
     X(SYNC, "sync")           /* came back from waiting for the device */                          \
     X(ALLOCATOR, "allocator") /* cudaMalloc, cudaFree */                                           \
-    X(OTHER, "other")
+    X(OTHER, "other")                                                                              \
+    X(LAUNCH, "launch") /* was at work between launches close to each other: by samples */
 
 enum leat_clock_phase {
 #define X(name, text) LEAT_CLOCK_##name,
@@ -229,7 +231,7 @@ enum leat_clock_phase {
 };
 
 struct leat_clock_total {
-    uint64_t n;         /* stretches in which the host launched nothing */
+    uint64_t n;         /* stretches in which the host launched nothing; of LAUNCH: samples */
     uint64_t device_ns; /* all device time charged to the phase */
     uint64_t idle_ns;   /* of it: the device had nothing to do */
     uint64_t hidden_ns; /* of the host's time in those stretches: the device was still at work */

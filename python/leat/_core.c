@@ -285,9 +285,9 @@ static PyObject *core_loader(PyObject *self, PyObject *args)
     struct leat_loader_info info = {0};
     const char *dataset, *where;
     long long length;
-    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable;
-    if (!PyArg_ParseTuple(args, "Liiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
-                          &pin_memory, &persistent_workers, &iterable, &dataset, &where))
+    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable, own;
+    if (!PyArg_ParseTuple(args, "Liiiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
+                          &pin_memory, &persistent_workers, &iterable, &own, &dataset, &where))
         return NULL;
     info.dataset_length = length;
     info.batch_size = batch_size;
@@ -296,6 +296,7 @@ static PyObject *core_loader(PyObject *self, PyObject *args)
     info.pin_memory = pin_memory;
     info.persistent_workers = persistent_workers;
     info.iterable = iterable;
+    info.own = own;
     snprintf(info.dataset, sizeof info.dataset, "%s", dataset);
     snprintf(info.where, sizeof info.where, "%s", where);
     return PyLong_FromUnsignedLong(leat_recorder_loader(&info));

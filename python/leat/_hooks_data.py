@@ -124,6 +124,7 @@ def describe(loader, where, name=None):
         _flag(get("pin_memory")),
         _flag(get("persistent_workers")),
         iterable,
+        int(by_engine is not None),
         _state.text(title, 96),
         _state.text(where, 160),
     )

@@ -88,10 +88,13 @@ static int has_own_collate(const struct scene *s)
     return own > 0.5 * all;
 }
 
+/* Not where the loader is leat's already: by its engine or, for a reason that its plan() tells,
+ * through torch. */
 static void offer_loader(const struct scene *s, struct finding *f)
 {
     const struct loader_fact *l = s->loader;
-    if (facts_engine(s->facts, l->pid, l->loader) || l->batch_size < 1 || has_own_collate(s) ||
+    int leats = l->own == 1 || facts_engine(s->facts, l->pid, l->loader);
+    if (leats || l->batch_size < 1 || has_own_collate(s) ||
         !is_among(l->dataset, lowered, COUNT(lowered)) || !is_among(f->cause, cured, COUNT(cured)))
         return;
     finding_offer(f,

@@ -40,12 +40,19 @@ static void note_lines(const struct scene *s, struct finding *f, const char *wha
 
 /* ---- one by one out of memory ---------------------------------------------------------------- */
 
-/* By what the training received; the part `sample` counts only those that were timed. */
+/* What the loader was made with; by what the training received (the part `sample` counts only those
+ * that were timed) where that is not known, or was no more than a limit: each epoch has one short
+ * batch at its end, a stream one for each of its workers, and more of them do not explain it. */
 static double samples_per_batch(const struct scene *s)
 {
     const struct loader_fact *l = s->loader;
-    return l->samples > 0 && l->batches > 0 ? (double)l->samples / (double)l->batches
-                                            : (double)l->batch_size;
+    double each = (double)l->batch_size, batches = (double)l->batches, all = (double)l->samples;
+    if (l->samples <= 0 || l->batches <= 0)
+        return each;
+    double ends = (double)l->iterations *
+                  (l->iterable == 1 && l->num_workers > 1 ? (double)l->num_workers : 1);
+    int full = l->batch_size > 0 && all > (batches - ends) * each && all <= batches * each;
+    return full ? each : all / batches;
 }
 
 /* What a sample costs: the median, which a sample that lost its core for some ms does not move. */

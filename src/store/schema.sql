@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 6;            -- the same number as meta.schema
+PRAGMA user_version = 7;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -88,6 +88,7 @@ CREATE TABLE loaders (           -- each DataLoader that was iterated
     dataset         TEXT, dataset_length INTEGER, location TEXT, -- file:line that made it
     batch_size INTEGER, num_workers INTEGER, prefetch_factor INTEGER, pin_memory INTEGER,
     persistent_workers INTEGER, iterable INTEGER,
+    own             INTEGER,     -- 1: a leat.DataLoader; through torch where engines has no row
     iterations INTEGER, batches INTEGER, samples INTEGER,
     wait_ns         INTEGER,     -- blocked in next() by the training thread, first batches included
     first_wait_ns   INTEGER,     -- of it: making iterators and waiting for the first batch of each

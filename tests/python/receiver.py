@@ -50,8 +50,8 @@ Engine = namedtuple(
 )
 Loader = namedtuple(
     "Loader",
-    "length batch_size num_workers prefetch_factor pin_memory persistent_workers iterable dataset "
-    "where",
+    "length batch_size num_workers prefetch_factor pin_memory persistent_workers iterable own "
+    "dataset where",
 )
 
 
@@ -81,7 +81,7 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 6
+        assert magic == MAGIC and version == 7
         texts = self._unpack("16s32s256s256s512s", 132)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
@@ -121,7 +121,7 @@ class Process:
     def loaders(self):
         out = []
         for i in range(self.header["loaders"]):
-            *numbers, dataset, where = self._unpack("qiiiiii96s160s", LOADERS + 320 * i)
+            *numbers, dataset, where = self._unpack("qiiiiiii96s160s", LOADERS + 320 * i)
             out.append(Loader(*numbers, _string(dataset), _string(where)))
         return out
 
@@ -225,7 +225,7 @@ class Receiver:
                 if not fds:
                     return
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 6
+                assert magic == MAGIC and version == 7
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:

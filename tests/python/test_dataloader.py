@@ -347,6 +347,7 @@ def test_under_leat_run(train):
     assert (first.dataset, first.length, first.batch_size) == ("TensorDataset", 101, 10)
     assert (second.dataset, second.length, second.batch_size) == ("Rows", 23, 4)
     assert "script.py" in first.where
+    assert first.own == second.own == 1  # also the one that runs through torch
 
 
 def test_autotune_is_for_loaders_without_a_number_of_threads():

@@ -30,7 +30,7 @@ def test_single_process(train):
     (loader,) = main.loaders
     assert loader.dataset == "Rows" and loader.length == 302 and loader.batch_size == 3
     assert loader.num_workers == 0 and loader.iterable == 0 and loader.persistent_workers == 0
-    assert loader.where.startswith("script.py:")
+    assert loader.where.startswith("script.py:") and loader.own == 0
     header = main.header
     assert header["signals"] & 7 == 7 and header["cost_ns"] > 0 and header["closed"] == 1
     assert header["missing"] == "" and header["threads_lost"] == 0
