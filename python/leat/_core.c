@@ -17,8 +17,8 @@
 static __thread struct here here;
 
 static PyObject *on_first; /* owned; called before a thread's first span of training */
-static PyObject *tick;     /* owned; called at the end of a span when something is due */
-static uint64_t due_ns = UINT64_MAX;
+HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
+HOT_DATA static uint64_t due_ns = UINT64_MAX;
 
 HOT struct here *core_here(void)
 {

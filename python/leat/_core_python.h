@@ -24,6 +24,11 @@
 #include "_core.h"
 #include "base/hot.h"
 
+/* In the limited API since Python 3.10; the others have it too, with this value. */
+#ifndef METH_FASTCALL
+#define METH_FASTCALL 0x0080
+#endif
+
 #define LOADER_UNKNOWN (-1)
 
 /* Of one thread. A bit of `inside` for each kind of record, and since when. Only the outermost span

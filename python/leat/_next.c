@@ -10,6 +10,8 @@
 /* Set once by the hooks; all owned. */
 static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end;
 static PyObject *tensor_type;
+static PyCFunction grad_function; /* of grad_enabled; NULL: it is another kind of callable */
+static PyObject *grad_self;       /* borrowed from it */
 static PyObject *no_arguments, *str_leat, *str_shape, *mark_type;
 
 /* What next() has to know of an iterator. */
@@ -152,9 +154,11 @@ static void call_quietly(PyObject *callable, PyObject *args)
     Py_XDECREF(result);
 }
 
+/* torch's is a function of C without arguments, which needs no interpreter between. */
 HOT static unsigned ask_nograd(void)
 {
-    PyObject *enabled = PyObject_Call(grad_enabled, no_arguments, NULL);
+    PyObject *enabled = grad_function ? grad_function(grad_self, NULL)
+                                      : PyObject_Call(grad_enabled, no_arguments, NULL);
     if (!enabled)
         PyErr_Clear();
     Py_XDECREF(enabled);
@@ -227,6 +231,14 @@ HOT static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
     return batch;
 }
 
+static void find_grad_function(void)
+{
+    int plain =
+        PyCFunction_CheckExact(grad_enabled) && PyCFunction_GetFlags(grad_enabled) == METH_NOARGS;
+    grad_function = plain ? PyCFunction_GetFunction(grad_enabled) : NULL;
+    grad_self = plain ? PyCFunction_GetSelf(grad_enabled) : NULL;
+}
+
 static PyObject *core_on_next(PyObject *self, PyObject *args)
 {
     PyObject *given[6];
@@ -235,6 +247,7 @@ static PyObject *core_on_next(PyObject *self, PyObject *args)
         return NULL;
     core_keep(&next_original, given[0]);
     core_keep(&grad_enabled, given[1]);
+    find_grad_function();
     core_keep(&count_samples, given[2]);
     core_keep(&mark_of, given[3]);
     core_keep(&on_end, given[4]);

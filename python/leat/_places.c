@@ -28,7 +28,8 @@ _Static_assert(FRAME_WORDS == 2 && STACK_FRAMES * FRAME_WORDS == PLACE_WORDS,
 
 static struct place_table table;
 static struct lines *lines; /* NULL: nobody watches */
-static _Atomic int asked;   /* a place is new: its line is to be found while its code is there */
+HOT_DATA static _Atomic int
+    asked; /* a place is new: its line is to be found while its code is there */
 
 /* What has been told of a row. With the GIL. */
 static struct told {

@@ -127,28 +127,39 @@ static PyType_Spec backward_spec = {
     .slots = backward_slots,
 };
 
-/* One argument, no closure, no step open: the step of nearly every training. */
-HOT static PyObject *train_begin_step(PyObject *self, PyObject *given)
+COLD static PyObject *wrong_count(void)
 {
-    PyObject *kwargs = PyTuple_GetItem(given, 2); /* NULL with an exception when there are fewer */
-    if (!kwargs)
-        return NULL;
-    if (PyDict_Size(kwargs) || PyTuple_Size(PyTuple_GetItem(given, 1)) != 1 ||
+    return PyErr_Format(PyExc_TypeError, "a hook takes an optimizer, args and kwargs");
+}
+
+/* One argument, no closure, no step open: the step of nearly every training. */
+HOT static PyObject *train_begin_step(PyObject *self, PyObject *const *given, Py_ssize_t count)
+{
+    if (count != 3)
+        return wrong_count();
+    if (!PyTuple_CheckExact(given[1]) || Py_SIZE(given[1]) != 1 || PyDict_Size(given[2]) ||
         core_here()->inside & 1u << LEAT_REC_OPTIMIZER)
-        return PyObject_Call(begin_rare, given, NULL);
+        return PyObject_CallFunctionObjArgs(begin_rare, given[0], given[1], given[2], NULL);
     core_begin(LEAT_REC_OPTIMIZER);
     leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
+}
+
+COLD static PyObject *ask_number(PyObject *optimizer)
+{
+    PyErr_Clear();
+    PyObject *number = PyObject_CallFunctionObjArgs(number_of, optimizer, NULL);
+    if (!number)
+        PyErr_Clear();
+    return number;
 }
 
 /* The optimizer's number is kept in it: its memory is warm. */
 HOT static uint64_t read_number(PyObject *optimizer)
 {
     PyObject *number = PyObject_GetAttr(optimizer, str_leat);
-    if (!number) {
-        PyErr_Clear();
-        number = PyObject_CallFunctionObjArgs(number_of, optimizer, NULL);
-    }
+    if (!number)
+        number = ask_number(optimizer);
     uint64_t value = number ? core_unpack(number) : 0;
     Py_XDECREF(number);
     return value;
@@ -157,19 +168,19 @@ HOT static uint64_t read_number(PyObject *optimizer)
 COLD static unsigned ask_nested(void)
 {
     PyObject *nested = PyObject_CallFunctionObjArgs(is_nested, NULL);
+    if (!nested)
+        PyErr_Clear();
     Py_XDECREF(nested);
     return nested == Py_True ? LEAT_REC_NESTED : 0;
 }
 
-HOT static PyObject *train_end_step(PyObject *self, PyObject *given)
+HOT static PyObject *train_end_step(PyObject *self, PyObject *const *given, Py_ssize_t count)
 {
     uint64_t t1 = leat_now_ns();
-    PyObject *optimizer = PyTuple_GetItem(given, 0); /* NULL with an exception when there is none */
-    if (!optimizer)
-        return NULL;
+    if (count != 3)
+        return wrong_count();
     unsigned flags = backwards ? ask_nested() : 0;
-    uint64_t number = read_number(optimizer);
-    PyErr_Clear();
+    uint64_t number = read_number(given[0]);
     core_end(LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_tick(t1);
@@ -198,11 +209,12 @@ void train_forget(void)
 }
 
 static PyMethodDef train_methods[] = {
-    {"begin_step", train_begin_step, METH_VARARGS,
-     "begin_step(optimizer, args, kwargs) of a hook."                                            },
-    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."},
-    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."  },
-    {NULL,         NULL,             0,            NULL                                          },
+    {"begin_step", (PyCFunction)(void (*)(void))train_begin_step, METH_FASTCALL,
+     "begin_step(optimizer, args, kwargs) of a hook."                                                                        },
+    {"end_step",   (PyCFunction)(void (*)(void))train_end_step,   METH_FASTCALL,
+     "end_step(optimizer, args, kwargs) of a hook."                                                                          },
+    {"on_step",    train_on_step,                                 METH_VARARGS,  "on_step(begin_rare, number_of, is_nested)."},
+    {NULL,         NULL,                                          0,             NULL                                        },
 };
 
 int train_add(PyObject *module)

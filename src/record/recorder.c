@@ -30,13 +30,13 @@
 #include <unistd.h>
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct rec_area *_Atomic area; /* NULL: not recording */
-static atomic_uint generation = 1;    /* raised by fork and close */
-static atomic_int hopeless;           /* leat could not be reached: do not try again */
-static atomic_int wanted;             /* open was called in this process or an ancestor */
+HOT_DATA static struct rec_area *_Atomic area; /* NULL: not recording */
+HOT_DATA static atomic_uint generation = 1;    /* raised by fork and close */
+static atomic_int hopeless;                    /* leat could not be reached: do not try again */
+static atomic_int wanted;                      /* open was called in this process or an ancestor */
 
-static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
-static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
+HOT_DATA static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
+HOT_DATA static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
 static _Atomic(leat_probe_clock_fn) read_clock;
 static struct {
     atomic_flag busy;         /* a thread is at it: the others let it be */
@@ -45,6 +45,7 @@ static struct {
 } cuda;
 
 static __thread struct rec_ring *my_ring;
+static __thread uint64_t my_tail; /* of it, when last looked at: leat's line stays with leat */
 static __thread unsigned my_generation;
 static __thread int backward_depth;
 
@@ -281,6 +282,7 @@ COLD static struct rec_ring *claim_ring(struct rec_area *a)
         return my_ring;
     my_generation = now;
     my_ring = NULL;
+    my_tail = 0;
     uint32_t index = atomic_fetch_add(&a->header.rings_used, 1);
     if (index < REC_RINGS) {
         my_ring = &a->rings[index];
@@ -289,6 +291,17 @@ COLD static struct rec_ring *claim_ring(struct rec_area *a)
         atomic_store(&a->header.rings_used, REC_RINGS);
     }
     return my_ring;
+}
+
+/* Whether leat has read anything since the last look; else a record is lost. */
+COLD static int look_for_room(struct rec_ring *ring, uint64_t head)
+{
+    my_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (head - my_tail < REC_RING_RECORDS)
+        return 1;
+    uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
+    atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+    return 0;
 }
 
 HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
@@ -305,12 +318,8 @@ HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, ui
         return;
     }
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-    if (head - tail >= REC_RING_RECORDS) {
-        uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
-        atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
+    if (head - my_tail >= REC_RING_RECORDS && !look_for_room(ring, head))
         return;
-    }
     if (kind == LEAT_REC_OPTIMIZER && backward_depth > 0)
         flags |= LEAT_REC_NESTED;
     ring->records[head % REC_RING_RECORDS] = (struct rec){.t0_ns = t0_ns,
