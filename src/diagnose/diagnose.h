@@ -18,4 +18,7 @@ void facts_stats(const struct facts *facts, int rank, int phase, struct step_sta
  * NULL when none was seen. */
 const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
 
+/* 1 when a line that copies to the device or waits for it does so in the training loop. */
+int cuda_line_repeats(const struct cuda_line *line, const struct rank_facts *rank);
+
 #endif

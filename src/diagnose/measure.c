@@ -147,17 +147,17 @@ int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const ch
                  struct gpu_share *ret)
 {
     const double least_steps = 5;
-    double all_ms = 0;
+    double all_ms = 0, copies = waits_of_copies(facts, r);
     struct gpu_share sum = {0};
     for (size_t i = 0; i < facts->gpu_phase_count; i++) {
         const struct gpu_phase *p = &facts->gpu_phases[i];
         if (p->pid != r->pid)
             continue;
         all_ms += p->device_ms;
-        if (is_among(p->phase, phases)) {
-            sum.device += p->device_ms;
-            sum.idle += p->idle_ms;
-        }
+        double other = strcmp(p->phase, "sync") == 0 ? copies : 0;
+        double part = is_among(p->phase, phases) * (1 - other) + is_among("h2d", phases) * other;
+        sum.device += part * p->device_ms;
+        sum.idle += part * p->idle_ms;
     }
     if (!(all_ms > 0) || all_ms < least_steps * r->kept_ms / (double)r->kept)
         return 0;

@@ -85,8 +85,9 @@ int slowest_stalls(const struct slowest *slowest); /* 1: they hold enough to be 
 double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct findings *found);
 
 /* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what
- * was charged to `phases`, names parted by blanks, and how much of it was idle. False: there is no
- * such clock, or it has seen too little. */
+ * was charged to `phases`, names parted by blanks, and how much of it was idle. What follows a wait
+ * for a copy is charged to h2d. False: there is no such clock, or it has seen too little. */
+#define CLOCK_PHASES "input h2d forward backward optimizer sync allocator other" /* all of them */
 struct gpu_share {
     double device, idle;
 };
@@ -99,6 +100,24 @@ double exposed_share(const struct facts *facts, const struct rank_facts *rank, d
 /* Adds the clock's share to the evidence, where there is one. */
 void prove_exposed(struct finding *finding, const struct facts *facts,
                    const struct rank_facts *rank, const char *phases);
+
+/* The lines of a rank's loop that copy to the device and wait for that, or only wait
+ * (device_lines.c). n, ms and bytes are of all of them, a step. */
+enum { DEVICE_LINES_MOST = 3 };
+enum device_lines_kind { DEVICE_COPY_LINES, DEVICE_WAIT_LINES };
+struct device_lines {
+    const struct cuda_line *lines[DEVICE_LINES_MOST]; /* where the host spent most time, first */
+    size_t count;
+    double n, ms, bytes;
+    char at[192]; /* the first, "train.py:41" */
+};
+void device_lines_find(const struct facts *facts, const struct rank_facts *rank,
+                       enum device_lines_kind kind, struct device_lines *ret_lines);
+/* They become places of the finding, with their shares of `of`. */
+void device_lines_place(struct finding *finding, const struct device_lines *lines,
+                        const struct rank_facts *rank, const char *of);
+/* Of all waits for the device in the loop, the share that belongs to copies. */
+double waits_of_copies(const struct facts *facts, const struct rank_facts *rank);
 
 enum severity share_severity(double share);
 

@@ -6,7 +6,6 @@
 #include <leat/recorder.h>
 
 #define COMPUTE_SHARE 0.90
-#define EVERY_PHASE   "input h2d forward backward optimizer sync allocator other"
 
 void rule_compute(const struct facts *facts, struct findings *found)
 {
@@ -22,7 +21,7 @@ void rule_compute(const struct facts *facts, struct findings *found)
             largest = parts[i];
     }
     struct gpu_share gpu; /* what a host waits for while its device works is compute too */
-    int clocked = gpu_share_of(facts, r, EVERY_PHASE, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
+    int clocked = gpu_share_of(facts, r, CLOCK_PHASES, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
     if (share < COMPUTE_SHARE && !clocked)
         return;
     struct finding *f = findings_add(found, "COMPUTE-BOUND", SECTION_STEP_TIME, SEVERITY_INFO);

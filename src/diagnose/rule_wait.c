@@ -3,6 +3,12 @@
  *
  * Waiting that a late rank explains is not complained of twice: what the straggler rule has charged
  * to a rank is taken off the sync time of the others.
+ *
+ * On the clock of a device a line that waits for it in every step is the cause where the device
+ * then stands idle, however short the wait was: whatever Python does next is not hidden behind
+ * queued work, because there is none. Without the wait the step takes as long as the host or the
+ * device is at work, whichever is longer; the line is named when that takes away half of the idle
+ * time or more.
  */
 #include "diagnose/rule.h"
 
@@ -129,6 +135,46 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
 
 #define DEVICE_WAITS "sync allocator other" /* phases of the device's clock */
 
+/* The step without waits for the device, ms. */
+static double step_without_waits(const struct facts *facts, const struct rank_facts *r,
+                                 double wall_ms)
+{
+    struct gpu_share all = {0};
+    (void)gpu_share_of(facts, r, CLOCK_PHASES, &all);
+    double host_ms = wall_ms - phase_mean(r, PHASE_SYNC), device_ms = wall_ms * (1 - all.idle);
+    return host_ms > device_ms ? host_ms : device_ms;
+}
+
+/* 1, with the finding told, when lines that wait for the device explain it. */
+static int tell_lines(struct finding *f, const struct facts *facts, const struct rank_facts *r,
+                      double wall_ms)
+{
+    struct gpu_share gpu;
+    struct device_lines waits, copies;
+    device_lines_find(facts, r, DEVICE_WAIT_LINES, &waits);
+    device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
+    if (waits.count == 0 || !gpu_share_of(facts, r, DEVICE_WAITS, &gpu))
+        return 0;
+    double new_ms = step_without_waits(facts, r, wall_ms), idle_ms = f->share * wall_ms;
+    if (wall_ms - new_ms < 0.5 * idle_ms)
+        return 0;
+    finding_say(f,
+                "%s waits for the GPU, %.3g times a step; until Python has launched something new "
+                "the GPU then stands idle, for %.0f %% of the step time: %.2f ms of %.2f ms.",
+                waits.at, waits.n, 100 * f->share, idle_ms, wall_ms);
+    finding_advise(f,
+                   "At %s do without .item(), .cpu(), print() and synchronize(): keep the value on "
+                   "the GPU (.detach()) and read it every 50 steps or so%s%s%s.",
+                   waits.at,
+                   copies.count ? "; copies that are waited for do the same harm, at " : "",
+                   copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
+    finding_prove(f, "waits per step", waits.n, "count", "cuda_lines WHERE pid = %lld",
+                  (long long)r->pid);
+    device_lines_place(f, &waits, r, "the waits for the GPU");
+    f->predicted_gain = gain_of(wall_ms, new_ms);
+    return 1;
+}
+
 void rule_wait(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
@@ -151,6 +197,12 @@ void rule_wait(const struct facts *facts, struct findings *found)
     struct part span = largest_span(facts, r, in_sync);
     double unnamed_ms = unnamed_other(facts, r, other_ms);
     int is_named = span.is_span && span.ms >= (in_sync ? 0.5 * sync_ms : unnamed_ms);
+    finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    prove_exposed(f, facts, r, DEVICE_WAITS);
+    if (tell_lines(f, facts, r, wall_ms))
+        return;
     finding_say(f,
                 "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "
                 "%.2f ms a step, the largest part %s (%.2f ms).",
@@ -161,10 +213,6 @@ void rule_wait(const struct facts *facts, struct findings *found)
                 is_named  ? span.ms
                 : in_sync ? sync_ms
                           : unnamed_ms);
-    finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    prove_exposed(f, facts, r, DEVICE_WAITS);
     if (in_sync)
         name_sync(f, facts, r, sync_ms);
     else

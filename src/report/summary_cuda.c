@@ -24,20 +24,13 @@ static json_t *calls_of_rank(const struct facts *facts, const struct rank_facts 
     return list;
 }
 
-/* What happens in less than half of the steps is no part of the loop: logging now and then, or the
- * model on its way to the device. */
-static int is_in_the_loop(const struct cuda_line *line, const struct rank_facts *rank)
-{
-    return line->kind[0] && line->steps >= 2 && line->steps * 2 >= (double)rank->steps;
-}
-
 static json_t *lines_of_rank(const struct facts *facts, const struct rank_facts *rank)
 {
     enum { MOST = 16 };
     json_t *list = json_array();
     for (size_t i = 0; list && i < facts->cuda_line_count && json_array_size(list) < MOST; i++) {
         const struct cuda_line *l = &facts->cuda_lines[i];
-        if (l->pid != rank->pid || rank->steps <= 0 || !is_in_the_loop(l, rank))
+        if (l->pid != rank->pid || rank->steps <= 0 || !cuda_line_repeats(l, rank))
             continue;
         double steps = (double)rank->steps;
         json_t *item = json_pack("{so so so so so so so}", "kind", summary_text(l->kind), "file",

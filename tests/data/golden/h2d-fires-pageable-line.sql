@@ -1,0 +1,14 @@
+-- x.to("cuda") of pageable memory: the stream that computes is in copies for 6 of 15 ms.
+-- expect: H2D-BOUND critical
+-- says: train.py:41 copies pageable memory: use DataLoader(..., pin_memory=True)
+-- says: 6.00 ms of 15.00 ms a step. train.py:41
+-- or: device="cuda"
+-- at: train.py:41
+INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
+    (0, 100, 0.1, 13, 0.8, 0.8, 0.2, 0.1);
+INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
+    (100, 0, 'h2d', 97, 600000000, 600000000, 0), (100, 0, 'forward', 0, 900000000, 0, 0);
+INSERT INTO cuda_lines(pid, rank, file, line, function, class, n, ns, bytes, steps) VALUES
+    (100, 0, 'train.py', 41, 'train', 'h2d_pageable', 100, 1200000000, 13400000000, 100),
+    (100, 0, 'train.py', 42, 'train', 'h2d_pageable', 100, 1000000, 819200, 100),
+    (100, 0, 'train.py', 12, '<module>', 'h2d_pageable', 90, 2000000000, 1000000, 1);
