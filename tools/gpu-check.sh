@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rows=()
 failed=0
-[ $# -gt 0 ] || set -- training bench calls clock lines delivery bars
+[ $# -gt 0 ] || set -- training bench calls clock lines verdicts delivery bars
 parts=" $* "
 wanted() { [[ $parts == *" $1 "* ]]; }
 
@@ -96,12 +96,14 @@ program() { # program PART WHAT COMMAND ...
     PYTHONPATH=$(dirname "$leat")/python "$@" >"$log" 2>&1 || status=$?
     cp "$log" "$out/"
     cat "$log"
-    said=$(grep -E 'MISSED|FAILED' "$log" | head -n 2 | tr -s ' \n' ' ') || true
+    said=$(grep -E 'MISSED|FAILED|^WRONG' "$log" | head -n 2 | tr -s ' \n' ' ') || true
     row "$what" "${said:-$(tail -n 1 "$log")}" "$status"
 }
 program calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
 program clock 'clock of the device' python3 tools/gpu-clock.py "$(dirname "$leat")"
 program lines 'lines' python3 tools/gpu-lines.py "$(dirname "$leat")"
+program verdicts 'verdict matrix' python3 tests/e2e/matrix.py --leat "$leat" --python "$(command -v python3)" \
+    --cases tests/gpu/cases --jobs 4
 program delivery 'delivery on the GPU' python3 tests/gpu/test_device_delivery.py
 program bars 'delivery, bars' python3 bench/gpu_loader.py
 

@@ -158,10 +158,13 @@ static int tell_lines(struct finding *f, const struct facts *facts, const struct
     double new_ms = step_without_waits(facts, r, wall_ms), idle_ms = f->share * wall_ms;
     if (wall_ms - new_ms < 0.5 * idle_ms)
         return 0;
+    char often[32] = "once";
+    if (waits.n >= 1.5)
+        snprintf(often, sizeof often, "%.3g times", waits.n);
     finding_say(f,
-                "%s waits for the GPU, %.3g times a step; until Python has launched something new "
+                "%s waits for the GPU %s a step; until Python has launched something new "
                 "the GPU then stands idle, for %.0f %% of the step time: %.2f ms of %.2f ms.",
-                waits.at, waits.n, 100 * f->share, idle_ms, wall_ms);
+                waits.at, often, 100 * f->share, idle_ms, wall_ms);
     finding_advise(f,
                    "At %s do without .item(), .cpu(), print() and synchronize(): keep the value on "
                    "the GPU (.detach()) and read it every 50 steps or so%s%s%s.",

@@ -1,7 +1,8 @@
 """What a case of the verdict matrix says of itself.
 
-A case is a plain training script in cases/. Lines `# e2e: key = value` before its docstring say
-what leat must find in it; the script knows nothing else of this matrix. The keys:
+A case is a plain training script in cases/ (those in ../gpu/cases need a GPU). Lines
+`# e2e: key = value` before its docstring say what leat must find in it; the script knows nothing
+else of this matrix. The keys:
 
     expect      kinds of which the run's verdict must be one
     healthy     yes: no finding of severity warning or above may be there at all
@@ -112,8 +113,8 @@ def read_case(path, busy=False):
     return Case(path.stem, path, about[1] if about else "", keys)
 
 
-def read_cases(busy=False):
-    return [read_case(path, busy) for path in sorted(CASES.glob("*.py"))]
+def read_cases(busy=False, folder=CASES):
+    return [read_case(path, busy) for path in sorted(folder.glob("*.py"))]
 
 
 def read_truth(stdout):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pathlib
 import sqlite3
 
 import pytest
@@ -41,6 +42,9 @@ import time
 
 time.sleep(1)
 """
+
+
+GPU_CASES = pathlib.Path(__file__).parents[1] / "gpu" / "cases"
 
 
 class Anything:
@@ -159,4 +163,17 @@ def test_the_matrix_is_whole():
     assert all(case.line_number for case in cases if case.get("line"))
     names = {case.name for case in cases}
     assert all(case.get("beside") in names for case in cases if case.get("beside"))
+    assert all(case.about for case in cases)
+
+
+def test_the_matrix_of_the_gpu_is_whole():
+    """12 cases at the least, with each verdict of the GPU's clock, and healthy ones; what copies or
+    waits is named by its line."""
+    cases = read_cases(folder=GPU_CASES)
+    assert len(cases) >= 12
+    assert sum(case.healthy for case in cases) >= 6
+    expected = {kind for case in cases for kind in case.list("expect")}
+    assert expected >= {"INPUT_BOUND", "H2D_BOUND", "WAIT_HEAVY", "LAUNCH_BOUND", "MEMORY_CREEP"}
+    named = [case.name for case in cases if case.get("line") and case.line_number]
+    assert {name.split("_")[0] for name in named} >= {"pageable", "blocking", "small", "item"}
     assert all(case.about for case in cases)

@@ -1,7 +1,7 @@
 -- loss.item() in every step and then a line of log: without the wait the log would be made while the
 -- GPU works, and the step would take 12 ms.
 -- expect: WAIT-HEAVY critical
--- says: train.py:50 waits for the GPU, 1 times a step
+-- says: train.py:50 waits for the GPU once a step
 -- says: 3.00 ms of 15.00 ms
 -- says: At train.py:50 do without .item()
 -- at: train.py:50
