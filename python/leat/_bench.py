@@ -3,6 +3,7 @@
 When the training loader is iterated for the first time, this takes over: it connects to leat, tells
 about the loader, and then obeys one order after the other (lines of JSON):
 
+    step      let the script make a step, and see how it copies the batch to its device
     samples   time single samples, in this process
     measure   build a loader from the user's with other settings, say when each batch comes
     model     hand the script a cached batch again and again, and time its steps; then end
@@ -23,10 +24,12 @@ import socket
 import sys
 import time
 
-from leat import _bench_call, _bench_loader, _patch
+from leat import _bench_call, _bench_device, _bench_loader, _patch
 
 now = time.perf_counter
 _SAY_EVERY_S = 0.05
+# Batches handed out to see a copy. A script that only looks at its first batch copies none of it.
+_MOST_FIRST = 2
 
 _state = None  # the one _Bench of this process
 
@@ -82,7 +85,7 @@ def run_factory(word):
     loader = loader()
     if not isinstance(loader, torch.utils.data.DataLoader):
         raise SystemExit(f"{word} returned {type(loader).__name__}, not a torch DataLoader")
-    _state.take_over(loader)
+    _state.take_over(loader, from_factory=True)
 
 
 class _Bench:
@@ -92,7 +95,9 @@ class _Bench:
         self.which = int(os.environ.get("LEAT_BENCH_LOADER") or 0)
         self.seen = []  # loaders that were iterated, for --loader
         self.serving = False
-        self.modelling = None  # the loader that is given a cached batch
+        self.modelling = None  # the loader in whose place the script has ...
+        self.script = None  # ... this, a _Script
+        self.obeying = False
         self.socket = None
         self.heard = b""
         self.in_order = False  # SIGUSR2 may end what is going on
@@ -101,8 +106,10 @@ class _Bench:
 
     def wants(self, loader):
         """Whether this iteration is the one to take over."""
-        if self.modelling is loader:
+        if self.modelling is loader and not self.obeying:
             return True
+        if self.script is not None and not _is_child() and self.torch.is_grad_enabled():
+            self.script.passed_by()
         if self.serving or not self.address or _is_child():
             return False
         if not self.which:
@@ -111,9 +118,9 @@ class _Bench:
             self.seen.append(loader)
         return len(self.seen) == self.which and self.seen[-1] is loader
 
-    def take_over(self, loader):
-        if self.modelling is not None:
-            return self.modelled
+    def take_over(self, loader, from_factory=False):
+        if self.script is not None:
+            return self.script
         self.serving = True
         try:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -122,16 +129,36 @@ class _Bench:
             self.address = ""
             self.serving = False
             return iter(loader)
-        before = _Handlers(self)
-        random = _bench_loader.Random(self.torch, loader)
         self.copies = _bench_loader.Copies(self.torch, loader)
+        self.copies.go(self.known_way(loader) or self.likely_way(from_factory))
+        self.loader = loader
         self.say("hello", **_bench_call.describe(self.torch, loader, self.copies))
+        order = self.obey()
+        self.modelling = loader
+        self.script = _Script(self, order)
+        return self.script
+
+    def known_way(self, loader):
+        """That of a loader which brings its batches to the device itself."""
+        device = getattr(loader, "device", None) if self.copies.is_leat() else None
+        return device and _bench_device.Way(device, None, _bench_device.ALL)
+
+    def likely_way(self, used):
+        """To the device, if it is used, where nobody has seen how."""
+        if not used or not self.copies.accelerator:
+            return _bench_device.Way()
+        return _bench_device.Way(self.torch.device("cuda", self.torch.cuda.current_device()))
+
+    def obey(self):
+        """Obeys until the script is to go on; it finds all as it was."""
+        self.obeying = True
+        before = _Handlers(self)
+        random = _bench_loader.Random(self.torch, self.loader)
         order = self.serve()
         before.restore()
         random.restore()
-        self.modelling = loader
-        self.modelled = _Model(self, order)
-        return self.modelled
+        self.obeying = False
+        return order
 
     # ---- the talk ----------------------------------------------------------------------------
 
@@ -158,10 +185,17 @@ class _Bench:
         return json.loads(line)
 
     def serve(self):
-        """Obeys until told to let the script go on, with a cached batch."""
+        """Obeys until told to let the script go on, for a step or with a cached batch."""
         while True:
             order = self.hear(wait=True)
-            if order["do"] == "samples":
+            if order["do"] == "step":
+                error = self.first_batch()
+                self.say("first", error=error)
+                if not error:
+                    return order
+                self.copies.go(self.likely_way(self.torch.cuda.is_initialized()))
+                self.say_way()
+            elif order["do"] == "samples":
                 self.say("samples", **self.time_samples(order))
             elif order["do"] == "measure":
                 self.say("row", **self.measure(order))
@@ -171,6 +205,13 @@ class _Bench:
                 leave()
 
     # ---- orders ------------------------------------------------------------------------------
+
+    def first_batch(self):
+        """Keeps a batch of the user's own loader; says why there is none, else nothing."""
+        return self.measure(dict(self.copies.own(), batches=1))["error"]
+
+    def say_way(self):
+        self.say("step", **_bench_call.describe_way(self.torch, self.copies))
 
     def time_samples(self, order):
         walls, cpus, error = [], [], ""
@@ -212,6 +253,7 @@ class _Bench:
             loader = self.copies.make(order)
             row.run(loader)
             row.restart(loader)
+            row.pace = loader.pace() if order["leat"] else (None, None)
         except _Abandoned:
             row.error = _bench_loader.how_died(row.iterator) or "abandoned"
         except Exception as problem:
@@ -224,6 +266,7 @@ class _Bench:
                 row.left = _bench_loader.shut_down(row.iterator, kill=True)
         finally:
             self.in_order = False
+            self.copies.lane.clear()
             row.left += _bench_loader.shut_down(row.iterator, kill=bool(row.error))
         row.report(last=True)
         return row.result()
@@ -240,6 +283,7 @@ class _Row:
         self.batches = self.samples = 0
         self.error = ""
         self.restart_s = None
+        self.pace = None, None
         self.left = 0
         self.stop = False
         self.ended = False
@@ -261,6 +305,8 @@ class _Row:
             self.batches += 1
             self.samples += copies.count(batch, self.order)
             copies.keep(batch)
+            if self.batches == self.order.get("batches"):
+                break
             if t - said > _SAY_EVERY_S:
                 said = t
                 self.report()
@@ -296,6 +342,8 @@ class _Row:
             "batches": self.batches,
             "samples": self.samples,
             "restart_s": self.restart_s,
+            "threads": self.pace[0],
+            "ahead": self.pace[1],
             "batch_bytes": self.bench.copies.batch_bytes(),
             "left": self.left,
             "ended": int(self.ended),
@@ -303,9 +351,73 @@ class _Row:
         }
 
 
+class _Script:
+    """What the script iterates over instead of its loader, in the parts that leat asks for."""
+
+    def __init__(self, bench, order):
+        self.bench = bench
+        self.begin(order)
+
+    def begin(self, order):
+        self.part = (_Step if order["do"] == "step" else _Model)(self.bench, order)
+
+    def passed_by(self):
+        """The script turns to another loader: what it does with the first one has been seen."""
+        if isinstance(self.part, _Step) and not self.bench.obeying:
+            self.go_on()
+
+    def go_on(self):
+        self.part.end()
+        self.begin(self.bench.obey())
+
+    def __iter__(self):
+        self.part.rewind()
+        return self
+
+    def __len__(self):
+        return len(self.bench.modelling)
+
+    def __next__(self):
+        if self.part.is_over():
+            self.go_on()
+        return self.part.next()
+
+
+class _Step:
+    """A batch of the user's own loader, and how the script brings it to its device."""
+
+    def __init__(self, bench, order):
+        self.bench = bench
+        self.watch = _bench_device.Watch(bench.torch)
+        self.given = 0
+
+    def rewind(self):
+        pass
+
+    def is_over(self):
+        self.watch.end()  # also where it goes on: the next batch is watched anew
+        return self.given >= _MOST_FIRST or bool(self.watch.copies)
+
+    def next(self):
+        copies = self.bench.copies
+        batch = copies.cached({"pin_memory": copies.loader.pin_memory})
+        self.watch.begin(batch)
+        self.given += 1
+        return batch
+
+    def end(self):
+        bench = self.bench
+        self.watch.end()
+        # A device that the script has not even woken up is none of its own.
+        likely = bench.likely_way(bench.torch.cuda.is_initialized())
+        bench.copies.go(self.watch.way() or likely)
+        bench.say_way()
+
+
 class _Model:
-    """What the script iterates over instead of its loader: one batch, again and again. The clock
-    runs from the moment it has the batch to the moment it asks for the next."""
+    """One batch, again and again. Where it lies on a device, a block of steps is timed with the
+    device at rest at both ends; a step alone would only be its launch. On the CPU the clock runs from
+    the moment the script has the batch to the moment it asks for the next."""
 
     def __init__(self, bench, order):
         import atexit
@@ -314,29 +426,34 @@ class _Model:
         self.order = order
         self.spans = []
         self.given = None
+        self.block = None  # when the device was at rest, before the first step that counts
+        self.block_s = None
         self.began = now()
         self.pid = os.getpid()
         atexit.register(self.report, "the script made no further steps")
 
-    def __iter__(self):
+    def rewind(self):
         self.given = None
-        return self
+        self.block = None  # what a script does between two epochs is none of its steps
 
-    def __len__(self):
-        return len(self.bench.modelling)
+    def is_over(self):
+        return False
 
-    def __next__(self):
+    def next(self):
         t = now()
         if self.given is not None:
             self.spans.append(t - self.given)
             if self.enough(t):
                 self.synchronise()
                 self.spans[-1] += now() - t
+                if self.block is not None:
+                    self.block_s = now() - self.block
                 self.report("")
                 leave()
         batch = self.bench.copies.cached(self.order)
         if len(self.spans) == self.warm():
             self.synchronise()
+            self.block = now()
         self.given = now()
         return batch
 
@@ -349,17 +466,17 @@ class _Model:
         return kept >= self.order["steps"] or (kept >= 3 and t - self.began > self.order["seconds"])
 
     def synchronise(self):
-        if self.bench.copies.accelerator:
-            self.bench.torch.cuda.synchronize()
+        _bench_device.synchronise(self.bench.torch, self.bench.copies.way.device)
 
     def report(self, error):
         if os.getpid() != self.pid or self.bench.socket is None:
             return
         spans = self.spans[self.warm() :] or self.spans[1:]
+        whole = self.block_s if self.bench.copies.way.device is not None else None
         self.bench.say(
             "model",
             steps=len(spans),
-            step_s=sum(spans) / len(spans) if spans else None,
+            step_s=(sum(spans) if whole is None else whole) / len(spans) if spans else None,
             samples=self.bench.copies.cached_count(),
             error=error if not spans else "",
         )

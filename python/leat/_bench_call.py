@@ -8,7 +8,7 @@ import re
 import sys
 import weakref
 
-from leat import _state
+from leat import _bench_device, _state
 
 _MOST_WORDS = 160
 _calls = weakref.WeakKeyDictionary()  # loader -> (where, name, [[argument, expression]])
@@ -146,5 +146,19 @@ def describe(torch, loader, copies):
         "iterable": int(copies.iterable),
         "can_batch": int(copies.can_batch),
         "accelerator": int(copies.accelerator),
+        "leat": int(copies.is_leat()),
         "local_ranks": int(os.environ.get("LOCAL_WORLD_SIZE") or 1),
+        **describe_way(torch, copies),
+    }
+
+
+def describe_way(torch, copies):
+    """How batches get to the device, and whether leat could bring them there."""
+    way = copies.way
+    there = way.device is not None
+    return {
+        "device": _bench_device.spell(torch, way.device) if there else "",
+        "non_blocking": None if way.non_blocking is None else int(way.non_blocking),
+        "copy_bytes": way.bytes(copies.kept) if there and copies.kept is not None else None,
+        "can_leat": int(copies.can_leat()),
     }

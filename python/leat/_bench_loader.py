@@ -6,7 +6,8 @@ import signal
 import sys
 import time
 
-from leat import _hooks_data
+from leat import _bench_device, _hooks_data
+from leat._bench_device import each, tensors
 
 _GRACE_S = 2.0
 
@@ -80,25 +81,28 @@ class Cached:
         return copy(self.batch)
 
 
+class Passes:
+    """A loader's epochs, one after the other without an end, as a training asks for them."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        empty = False
+        while not empty:
+            empty = True
+            for batch in self.loader:
+                empty = False
+                yield batch
+
+    def pace(self):
+        """(threads, batches ahead) that the loader found for itself."""
+        figures = self.loader.stats()
+        return figures.threads, figures.ahead
+
+
 def copy(batch):
     return each(batch, lambda tensor: tensor.clone())
-
-
-def each(batch, function):
-    """The same batch with `function` applied to its tensors."""
-    if isinstance(batch, sys.modules["torch"].Tensor):
-        return function(batch)
-    if isinstance(batch, dict):
-        made = {key: each(value, function) for key, value in batch.items()}
-        try:
-            return type(batch)(made)
-        except Exception:
-            return made
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(each(value, function) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(each(value, function) for value in batch)
-    return batch
 
 
 class Copies:
@@ -109,7 +113,7 @@ class Copies:
         self.loader = loader
         self.kind = torch.utils.data.DataLoader
         self.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
-        self.accelerator = bool(torch.cuda.is_available())
+        self.accelerator = bool(torch.cuda.is_available())  # there is one; see `way` for its use
         batches = getattr(loader, "batch_sampler", None)
         # A batch size of its own means that torch made the batch sampler from the sampler.
         self.can_batch = loader.batch_size is not None
@@ -118,9 +122,32 @@ class Copies:
             self.indices = Stream(loader.sampler if self.can_batch or not self.auto else batches)
         self.kept = None
         self.kept_bytes = None
+        self.there = None  # what was kept, where the model's steps are to find it
+        self.go(_bench_device.Way())
+
+    def go(self, way):
+        """From now on, batches are brought to a device that way."""
+        self.way = way
+        self.lane = _bench_device.Lane(self.torch, way)
+        self.there = None
+
+    def own(self):
+        """The order that asks for the user's own settings."""
+        loader = self.loader
+        return {
+            "num_workers": loader.num_workers,
+            "prefetch_factor": loader.prefetch_factor,
+            "pin_memory": bool(loader.pin_memory),
+            "persistent_workers": False,
+            "batch_size": 0,
+            "cached": False,
+            "leat": False,
+        }
 
     def make(self, order):
         """A DataLoader with the settings of an order."""
+        if order["leat"]:
+            return Passes(self.make_leat(order["batch_size"]))
         workers = order["num_workers"]
         more = {"num_workers": workers, "pin_memory": order["pin_memory"] and self.accelerator}
         if workers:
@@ -150,6 +177,42 @@ class Copies:
             more.update(batch_size=None, sampler=self.indices)
         return self.kind(self.loader.dataset, **more)
 
+    def make_leat(self, batch_size=0):
+        """The leat.DataLoader that would stand in the user's place."""
+        from leat._loader import DataLoader
+
+        loader = self.loader
+        more = {"collate_fn": loader.collate_fn, "generator": loader.generator}
+        more["device"] = self.way.device or getattr(loader, "device", None)
+        if not self.can_batch:
+            return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **more)
+        more["batch_size"] = batch_size or loader.batch_size
+        more["drop_last"] = loader.drop_last
+        samplers = self.torch.utils.data
+        sampler = loader.sampler
+        if type(sampler) is samplers.RandomSampler and _is_all(sampler):
+            more["shuffle"] = True
+        elif type(sampler) is not samplers.SequentialSampler:
+            more["sampler"] = sampler
+        return DataLoader(loader.dataset, **more)
+
+    def is_leat(self):
+        """Whether leat already makes the user's batches."""
+        return hasattr(self.loader, "_by_engine") and self.loader._by_engine()
+
+    def can_leat(self):
+        """Whether leat would make them: for a training that copies to a device, where its batches
+        arrive without one. Only of torch's own class, which has no code of the user's."""
+        if self.is_leat():
+            return True
+        plain = type(self.loader) is self.kind and self.auto and not self.iterable
+        if self.way.device is None or not plain:
+            return False
+        try:
+            return self.make_leat()._by_engine()
+        except Exception:
+            return False
+
     def stream_of(self, loader):
         return None if self.iterable else self.indices
 
@@ -171,22 +234,18 @@ class Copies:
     # ---- batches -----------------------------------------------------------------------------
 
     def use(self, batch, order):
-        """With an accelerator a batch is only there when it is on the device: that is what pinning
-        is for."""
-        if self.accelerator and not order["cached"]:
-            each(batch, lambda t: t.to("cuda", non_blocking=order["pin_memory"]))
-            self.torch.cuda.synchronize()
+        """With a device a batch is only there when it is on it: that is what pinning is for."""
+        if self.way.device is not None:
+            self.lane.send(batch, order["pin_memory"])
 
     def count(self, batch, order):
         size = order["batch_size"] or self.loader.batch_size or 0
         return _hooks_data.samples(batch, size) or size or 1
 
     def keep(self, batch):
-        if self.kept is None:
-            self.kept = copy(batch)
-            sizes = []
-            each(self.kept, lambda t: sizes.append(t.numel() * t.element_size()))
-            self.kept_bytes = sum(sizes)
+        if self.kept is None:  # where workers can copy it, wherever it came from
+            self.kept = each(batch, lambda t: t.cpu() if t.is_cuda else t.clone())
+            self.kept_bytes = sum(t.numel() * t.element_size() for t in tensors(self.kept))
 
     def batch_bytes(self):
         return self.kept_bytes
@@ -194,13 +253,20 @@ class Copies:
     def cached(self, order):
         if self.kept is None:
             self.keep(next(self.kind.__iter__(self.loader)))
-        batch = copy(self.kept)
+        if self.there is None:
+            self.there = self.way.put(self.kept)
+        batch = copy(self.there)
         if order.get("pin_memory") and self.accelerator:
-            batch = each(batch, lambda t: t.pin_memory())
+            batch = each(batch, lambda t: t.pin_memory() if t.device.type == "cpu" else t)
         return batch
 
     def cached_count(self):
         return self.count(self.kept, {"batch_size": 0}) if self.kept is not None else None
+
+
+def _is_all(sampler):
+    """Whether a random sampler gives every sample once."""
+    return not sampler.replacement and sampler.num_samples == len(sampler.data_source)
 
 
 # ---- the end of a row ----------------------------------------------------------------------------

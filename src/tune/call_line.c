@@ -1,5 +1,7 @@
 /* call_line.c: the DataLoader(...) line to paste: the user's own call, in their own words, with the
- * settings that won. What equals torch's default is left out, so that the line stays readable. */
+ * settings that won. What equals torch's default is left out, so that the line stays readable.
+ * leat.DataLoader takes the same arguments; those about workers are left out, the device comes in.
+ */
 #include "tune/tune.h"
 
 #include <stdio.h>
@@ -35,6 +37,18 @@ static void fill(struct setting settings[SETTINGS], const struct tune_facts *fac
         snprintf(settings[0].text, sizeof settings[0].text, "%lld", (long long)c->batch_size);
 }
 
+/* Of the arguments that stay as they are: is it one about workers, which torch refuses without any,
+ * or which has no effect? */
+static int is_about_workers(const char *name)
+{
+    static const char *const names[] = {"timeout", "worker_init_fn", "multiprocessing_context",
+                                        "pin_memory_device", "in_order"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    return 0;
+}
+
 static void add(struct str *out, int *count, const char *name, const char *text)
 {
     str_add(out, (*count)++ ? ", " : "");
@@ -47,9 +61,11 @@ void tune_call_line(const struct tune_facts *facts, const struct tune_config *co
                     struct str *out)
 {
     struct setting settings[SETTINGS];
-    int count = 0;
+    int count = 0, has_device = 0;
     fill(settings, facts, config);
-    str_addf(out, "%s(", facts->call_name[0] ? facts->call_name : "DataLoader");
+    const char *call_name = facts->call_name[0] ? facts->call_name : "DataLoader";
+    /* A script that uses leat's already knows it by a name of its own. */
+    str_addf(out, "%s(", config->leat && !facts->now.leat ? "leat.DataLoader" : call_name);
     const json_t *argument;
     size_t i;
     json_array_foreach (facts->call, i, argument) {
@@ -64,7 +80,8 @@ void tune_call_line(const struct tune_facts *facts, const struct tune_config *co
                 add(out, &count, name, settings[k].text);
             settings[k].done = 1;
         }
-        if (name && text && own)
+        has_device |= name && strcmp(name, "device") == 0;
+        if (name && text && own && !(config->leat && is_about_workers(name)))
             add(out, &count, name, text);
     }
     if (!facts->call)
@@ -72,5 +89,7 @@ void tune_call_line(const struct tune_facts *facts, const struct tune_config *co
     for (int k = 0; k < SETTINGS; k++)
         if (!settings[k].done && settings[k].text[0])
             add(out, &count, settings[k].name, settings[k].text);
+    if (config->leat && facts->device[0] && !has_device)
+        str_addf(out, ", device=\"%s\"", facts->device);
     str_add(out, ")");
 }

@@ -19,6 +19,9 @@
 #define BOUND_MARGIN 1.25
 /* A sample that waits for less than this waits for nothing: it is the cost of two clocks. */
 #define WAITING_S 20e-6
+/* Samples whose time is less than this above that of their CPU compute: the rest is the spread of
+ * two clocks, and of a machine on which something else runs too. */
+#define COMPUTES_RATIO 1.25
 /* Of /dev/shm, leave some to the rest of the training. */
 #define SHM_SHARE 0.9
 
@@ -50,6 +53,14 @@ int cost_knee(const struct tune_result *result)
                                                  : result->limits.most_workers;
 }
 
+int cost_most_workers(const struct tune_result *result)
+{
+    const struct tune_facts *f = &result->facts;
+    int computes =
+        f->sample_cpu_s > 0 && f->sample_calm_s <= WAITING_S + COMPUTES_RATIO * f->sample_cpu_s;
+    return computes ? cost_knee(result) : result->limits.most_workers;
+}
+
 static double ready_bytes(const struct tune_facts *f, const struct tune_config *c)
 {
     double batch = f->batch_bytes > 0 ? (double)f->batch_bytes : 0;
@@ -64,7 +75,8 @@ static double base_bytes(const struct tune_result *result)
 {
     double least = INFINITY;
     for (size_t i = 0; i < result->row_count; i++)
-        if (result->rows[i].memory_bytes > 0 && result->rows[i].config.workers == 0)
+        if (result->rows[i].memory_bytes > 0 && result->rows[i].config.workers == 0 &&
+            !result->rows[i].config.leat)
             least = fmin(least, (double)result->rows[i].memory_bytes);
     return least;
 }
@@ -73,6 +85,8 @@ int64_t cost_memory(const struct tune_result *result, const struct tune_config *
 {
     double base = base_bytes(result), each = 0;
     if (!isfinite(base))
+        return -1;
+    if (config->leat) /* it keeps to a limit of its own */
         return -1;
     if (config->workers == 0)
         return (int64_t)base;

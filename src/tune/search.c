@@ -12,11 +12,12 @@
  *
  *     1 the user's own settings          5 pin_memory, where there is an accelerator
  *     2 the knee                         6 the batch sizes asked for
- *     3 double and half of the best,     7 the first two once more, when close and not known well
- *       then between them                8 persistent_workers, when starting is worth saving
- *     4 prefetch 4, 8 while it gains
+ *     3 double and half of the best,     7 leat.DataLoader, where it could stand there
+ *       then between them                8 the first two once more, when close and not known well
+ *     4 prefetch 4, 8 while it gains     9 persistent_workers, when starting is worth saving
  *
- * Between 3 and 4, what contradicts the model is looked at twice.
+ * Between 3 and 4, what contradicts the model is looked at twice. All but 7 to 9 are questions
+ * about torch's DataLoader, and its rows alone answer them.
  */
 #include "tune/tune.h"
 
@@ -42,7 +43,8 @@ void tune_result_init(struct tune_result *result)
     result->others_cpus = result->all_cpus = NAN;
     struct tune_facts *f = &result->facts;
     f->sample_mean_s = f->sample_p99_s = f->sample_calm_s = f->sample_cpu_s = NAN;
-    f->dataset_length = f->epoch_batches = f->batch_bytes = -1;
+    f->dataset_length = f->epoch_batches = f->batch_bytes = f->copy_bytes = -1;
+    f->non_blocking = -1;
     f->local_ranks = 1;
 }
 
@@ -55,7 +57,7 @@ void tune_result_done(struct tune_result *result)
 int tune_config_same(const struct tune_config *a, const struct tune_config *b)
 {
     return a->workers == b->workers && a->prefetch == b->prefetch && a->pin == b->pin &&
-           a->batch_size == b->batch_size;
+           a->batch_size == b->batch_size && a->leat == b->leat;
 }
 
 struct tune_row *tune_find(struct tune_result *result, const struct tune_config *config)
@@ -92,6 +94,8 @@ static double score(const struct tune_result *result, size_t i)
 
 static int simpler(const struct tune_config *a, const struct tune_config *b)
 {
+    if (a->leat != b->leat) /* another loader must be worth the change */
+        return a->leat < b->leat;
     if (a->workers != b->workers)
         return a->workers < b->workers;
     if (a->prefetch != b->prefetch)
@@ -99,26 +103,37 @@ static int simpler(const struct tune_config *a, const struct tune_config *b)
     return a->pin < b->pin;
 }
 
-static double top_score(const struct tune_result *result)
+/* The score of a row that counts: with `torch_only`, those of torch's DataLoader. */
+static double counted(const struct tune_result *result, size_t i, int torch_only)
+{
+    return torch_only && result->rows[i].config.leat ? 0 : score(result, i);
+}
+
+static double top_score(const struct tune_result *result, int torch_only)
 {
     double top = 0;
     for (size_t i = 0; i < result->row_count; i++)
-        top = fmax(top, score(result, i));
+        top = fmax(top, counted(result, i, torch_only));
     return top;
+}
+
+static int best_of(const struct tune_result *result, int torch_only)
+{
+    double top = top_score(result, torch_only), same = TUNE_SAME;
+    int best = -1;
+    for (size_t i = 0; i < result->row_count; i++)
+        if (counted(result, i, torch_only) == top && result->rows[i].spread_ratio > same)
+            same = fmin(result->rows[i].spread_ratio, TUNE_SAME_MOST);
+    for (size_t i = 0; i < result->row_count && top > 0; i++)
+        if (counted(result, i, torch_only) >= top * (1 - same) &&
+            (best < 0 || simpler(&result->rows[i].config, &result->rows[best].config)))
+            best = (int)i;
+    return best;
 }
 
 int tune_best(const struct tune_result *result)
 {
-    double top = top_score(result), same = TUNE_SAME;
-    int best = -1;
-    for (size_t i = 0; i < result->row_count; i++)
-        if (score(result, i) == top && result->rows[i].spread_ratio > same)
-            same = fmin(result->rows[i].spread_ratio, TUNE_SAME_MOST);
-    for (size_t i = 0; i < result->row_count && top > 0; i++)
-        if (score(result, i) >= top * (1 - same) &&
-            (best < 0 || simpler(&result->rows[i].config, &result->rows[best].config)))
-            best = (int)i;
-    return best;
+    return best_of(result, 0);
 }
 
 /* ---- the questions --------------------------------------------------------------------------- */
@@ -152,7 +167,7 @@ static struct tune_config with_workers(const struct tune_result *result, int wor
     struct tune_config config = result->facts.now;
     config.workers = workers;
     config.prefetch = workers ? TUNE_PREFETCH : 0;
-    config.persistent = 0;
+    config.persistent = config.leat = 0;
     return config;
 }
 
@@ -178,7 +193,7 @@ static int ask_workers(struct tune_result *result, int workers, double top,
                        struct tune_config *ret_config)
 {
     struct tune_config config = with_workers(result, workers);
-    if (workers > result->limits.most_workers ||
+    if (workers > cost_most_workers(result) ||
         cost_upper_rate(result, workers) < top * (1 - TUNE_SAME))
         return 0;
     return open_question(result, &config, ret_config);
@@ -186,8 +201,8 @@ static int ask_workers(struct tune_result *result, int workers, double top,
 
 static int ask_neighbours(struct tune_result *result, struct tune_config *ret_config)
 {
-    double top = top_score(result);
-    int best = tune_best(result);
+    double top = top_score(result, 1);
+    int best = best_of(result, 1);
     if (best < 0) /* nothing works: the plainest loader of all is the last to try */
         return ask_workers(result, 0, 0, ret_config);
     int workers = result->rows[best].config.workers;
@@ -199,8 +214,8 @@ static int ask_neighbours(struct tune_result *result, struct tune_config *ret_co
 
 static int ask_between(struct tune_result *result, struct tune_config *ret_config)
 {
-    double top = top_score(result);
-    int best = tune_best(result);
+    double top = top_score(result, 1);
+    int best = best_of(result, 1);
     if (best < 0 || result->rows[best].config.workers < 2)
         return 0;
     int workers = result->rows[best].config.workers;
@@ -217,7 +232,7 @@ static int ask_between(struct tune_result *result, struct tune_config *ret_confi
 static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
 {
     int knee = cost_knee(result);
-    if (knee < 1 || !(top_score(result) < DOUBT_RATIO * cost_expected_rate(result, knee)))
+    if (knee < 1 || !(top_score(result, 1) < DOUBT_RATIO * cost_expected_rate(result, knee)))
         return 0;
     struct tune_config config = with_workers(result, knee);
     const struct tune_row *row = tune_find(result, &config);
@@ -230,7 +245,7 @@ static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
 
 static int ask_prefetch(struct tune_result *result, struct tune_config *ret_config)
 {
-    int best = tune_best(result);
+    int best = best_of(result, 1);
     if (best < 0 || result->rows[best].config.workers == 0)
         return 0;
     struct tune_config config = result->rows[best].config;
@@ -242,7 +257,7 @@ static int ask_prefetch(struct tune_result *result, struct tune_config *ret_conf
 
 static int ask_pin(struct tune_result *result, struct tune_config *ret_config)
 {
-    int best = tune_best(result);
+    int best = best_of(result, 1);
     if (best < 0 || !result->facts.accelerator)
         return 0;
     struct tune_config config = result->rows[best].config;
@@ -252,7 +267,7 @@ static int ask_pin(struct tune_result *result, struct tune_config *ret_config)
 
 static int ask_sizes(struct tune_result *result, struct tune_config *ret_config)
 {
-    int best = tune_best(result);
+    int best = best_of(result, 1);
     for (int i = 0; best >= 0 && result->facts.can_batch && i < result->limits.size_count; i++) {
         struct tune_config config = result->rows[best].config;
         config.batch_size = result->limits.sizes[i];
@@ -262,10 +277,22 @@ static int ask_sizes(struct tune_result *result, struct tune_config *ret_config)
     return 0;
 }
 
+/* Where leat.DataLoader could stand, it has one row, in batches of the size that is best so far. */
+static int ask_leat(struct tune_result *result, struct tune_config *ret_config)
+{
+    int best = best_of(result, 1);
+    struct tune_config config = {.leat = 1, .batch_size = result->facts.now.batch_size};
+    if (!result->facts.can_leat)
+        return 0;
+    if (best >= 0)
+        config.batch_size = result->rows[best].config.batch_size;
+    return open_question(result, &config, ret_config);
+}
+
 /* 1 when two rows need no second look: they are the same, and both are known well. */
 static int is_tie(const struct tune_result *result, int a, int b)
 {
-    double low = fmin(score(result, a), score(result, b)), high = top_score(result);
+    double low = fmin(score(result, a), score(result, b)), high = top_score(result, 0);
     double spread = fmax(result->rows[a].spread_ratio, result->rows[b].spread_ratio);
     return low >= high * (1 - TUNE_SAME) && spread <= TUNE_SAME_MOST;
 }
@@ -338,13 +365,14 @@ int search_next(struct tune_result *result, struct tune_config *ret_config)
            ask_neighbours(result, ret_config) || ask_between(result, ret_config) ||
            ask_doubt(result, ret_config) || ask_prefetch(result, ret_config) ||
            ask_pin(result, ret_config) || ask_sizes(result, ret_config) ||
-           ask_again(result, ret_config) || ask_persistent(result, ret_config);
+           ask_leat(result, ret_config) || ask_again(result, ret_config) ||
+           ask_persistent(result, ret_config);
 }
 
 /* Own settings, knee, two neighbours, prefetch, two again, persistent: eight rows are usual. */
 int search_left(const struct tune_result *result)
 {
-    int usual = 8 + result->limits.size_count + result->facts.accelerator;
+    int usual = 8 + result->limits.size_count + result->facts.accelerator + result->facts.can_leat;
     int done = 0;
     for (size_t i = 0; i < result->row_count; i++)
         done += result->rows[i].times;

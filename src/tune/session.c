@@ -70,10 +70,10 @@ static void order_rows(struct session *s, const struct tune_config *c, int cache
     s->config = *c;
     rate_done(&s->rate);
     rate_init(&s->rate, c->workers);
-    json_t *order =
-        json_pack("{s:s,s:i,s:i,s:b,s:b,s:I,s:b}", "do", "measure", "num_workers", c->workers,
-                  "prefetch_factor", c->prefetch, "pin_memory", c->pin, "persistent_workers",
-                  c->persistent, "batch_size", (json_int_t)c->batch_size, "cached", cached);
+    json_t *order = json_pack("{s:s,s:i,s:i,s:b,s:b,s:I,s:b,s:b}", "do", "measure", "num_workers",
+                              c->workers, "prefetch_factor", c->prefetch, "pin_memory", c->pin,
+                              "persistent_workers", c->persistent, "batch_size",
+                              (json_int_t)c->batch_size, "cached", cached, "leat", c->leat);
     say(s, order);
 }
 
@@ -103,6 +103,10 @@ static void begin_cached(struct session *s, uint64_t now_ns)
     struct tune_config choice;
     if (search_choice(&s->result, &choice) < 0) {
         end(s);
+        return;
+    }
+    if (choice.leat) { /* there is no handing over between processes that could bound it */
+        begin_model(s, now_ns);
         return;
     }
     choice.persistent = 0;
@@ -152,6 +156,21 @@ static int64_t whole(const json_t *from, const char *member, int64_t otherwise, 
     return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
 }
 
+static void hear_way(struct tune_facts *f, const json_t *m)
+{
+    copy_text(f->device, sizeof f->device, m, "device");
+    f->accelerator = f->device[0] != 0;
+    f->non_blocking = (int)whole(m, "non_blocking", -1, 1);
+    f->copy_bytes = whole(m, "copy_bytes", -1, INT64_MAX / 2);
+    f->can_leat = (int)whole(m, "can_leat", 0, 1);
+}
+
+static void begin_samples(struct session *s, uint64_t now_ns)
+{
+    begin(s, SESSION_SAMPLES, now_ns);
+    say(s, json_pack("{s:s,s:i,s:f}", "do", "samples", "count", SAMPLES, "seconds", SAMPLES_S));
+}
+
 static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
 {
     struct tune_facts *f = &s->result.facts;
@@ -165,6 +184,8 @@ static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
         .pin = (int)whole(m, "pin_memory", 0, 1),
         .batch_size = whole(m, "batch_size", 0, INT32_MAX),
     };
+    if (whole(m, "leat", 0, 1))
+        f->now = (struct tune_config){.leat = 1, .batch_size = f->now.batch_size};
     if (f->now.workers) {
         f->now.prefetch = (int)whole(m, "prefetch_factor", TUNE_PREFETCH, 4096);
         f->now.persistent = (int)whole(m, "persistent_workers", 0, 1);
@@ -172,7 +193,6 @@ static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
     f->dataset_length = whole(m, "dataset_length", -1, INT64_MAX / 2);
     f->epoch_batches = whole(m, "epoch_batches", -1, INT64_MAX / 2);
     f->iterable = (int)whole(m, "iterable", 0, 1);
-    f->accelerator = (int)whole(m, "accelerator", 0, 1);
     f->can_batch = (int)whole(m, "can_batch", 0, 1);
     f->local_ranks = (int)whole(m, "local_ranks", 1, 4096);
     json_t *call = json_object_get(m, "call");
@@ -182,8 +202,21 @@ static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
     if (f->local_ranks > 1)
         s->result.limits.cpus /= f->local_ranks;
     s->start_ns = now_ns;
-    begin(s, SESSION_SAMPLES, now_ns);
-    say(s, json_pack("{s:s,s:i,s:f}", "do", "samples", "count", SAMPLES, "seconds", SAMPLES_S));
+    hear_way(f, m);
+    if (s->has_model && !f->accelerator && whole(m, "accelerator", 0, 1)) {
+        begin(s, SESSION_STEP, now_ns);
+        say(s, json_pack("{s:s}", "do", "step"));
+    } else {
+        begin_samples(s, now_ns);
+    }
+}
+
+static void hear_step(struct session *s, const json_t *m, uint64_t now_ns)
+{
+    hear_way(&s->result.facts, m);
+    /* The script's own step is not part of the search. */
+    s->start_ns = now_ns;
+    begin_samples(s, now_ns);
 }
 
 static void hear_samples(struct session *s, const json_t *m, uint64_t now_ns)
@@ -303,6 +336,8 @@ static void hear_row(struct session *s, const json_t *m, uint64_t now_ns)
                            .samples = whole(m, "samples", 0, INT64_MAX / 2),
                            .restart_s = json_find_number(m, "restart_s", NAN),
                            .memory_bytes = s->row_memory,
+                           .threads = (int)whole(m, "threads", 0, 4096),
+                           .ahead = (int)whole(m, "ahead", 0, 1 << 20),
                            .seconds = seconds(s->began_ns, now_ns)};
     const char *error = json_find_text(m, "error", "");
     hear_batches(s, m, now_ns);
@@ -349,6 +384,10 @@ void session_hear(struct session *s, const char *line, size_t bytes, uint64_t no
     s->heard_ns = now_ns;
     if (strcmp(event, "hello") == 0 && s->stage == SESSION_HELLO)
         hear_hello(s, message, now_ns);
+    else if (strcmp(event, "first") == 0 && s->stage == SESSION_STEP)
+        s->stepping = 1;
+    else if (strcmp(event, "step") == 0 && s->stage == SESSION_STEP)
+        hear_step(s, message, now_ns);
     else if (strcmp(event, "samples") == 0 && s->stage == SESSION_SAMPLES)
         hear_samples(s, message, now_ns);
     else if (strcmp(event, "batches") == 0 && in_row)
@@ -390,9 +429,10 @@ void session_tick(struct session *s, uint64_t now_ns)
         }
         return;
     }
-    double limit_s = s->interrupted_row ? ANSWER_S : s->result.limits.hang_s;
-    if (silent_s > limit_s) {
-        snprintf(why, sizeof why, "hangs: nothing for %.0f s", s->result.limits.hang_s);
+    double hang_s =
+        s->stage == SESSION_STEP && s->stepping ? MODEL_HANG_S : s->result.limits.hang_s;
+    if (silent_s > (s->interrupted_row ? ANSWER_S : hang_s)) {
+        snprintf(why, sizeof why, "hangs: nothing for %.0f s", hang_s);
         give_up(s, now_ns, s->row_error[0] ? s->row_error : why);
     }
 }
@@ -449,6 +489,9 @@ void session_gone(struct session *s, const char *how, uint64_t now_ns)
         keep_row(s, &row);
     } else if (s->stage == SESSION_SAMPLES) {
         snprintf(s->result.facts.sample_error, sizeof s->result.facts.sample_error, "%s", how);
+    } else if (s->stage == SESSION_STEP) {
+        snprintf(s->result.model_error, sizeof s->result.model_error,
+                 "it ended within its first steps: %.150s", how);
     } else if (s->stage == SESSION_MODEL && !s->result.model_error[0]) {
         snprintf(s->result.model_error, sizeof s->result.model_error, "%s", how);
     }
@@ -473,13 +516,17 @@ void session_progress(const struct session *s, uint64_t now_ns, struct str *out)
     struct rate_estimate e;
     switch (s->stage) {
     case SESSION_HELLO: str_add(out, "waiting for the training loader"); return;
+    case SESSION_STEP: str_add(out, "the script's first step"); return;
     case SESSION_SAMPLES: str_add(out, "timing single samples"); break;
     case SESSION_CACHED: str_add(out, "the loader with a cached batch"); break;
     case SESSION_MODEL: str_add(out, "the model on a cached batch"); return;
     case SESSION_END: return;
     case SESSION_ROW:
         rate_estimate(&s->rate, &e);
-        str_addf(out, "num_workers=%d", s->config.workers);
+        if (s->config.leat)
+            str_add(out, "leat.DataLoader");
+        else
+            str_addf(out, "num_workers=%d", s->config.workers);
         if (s->config.workers)
             str_addf(out, " prefetch_factor=%d", s->config.prefetch);
         if (e.batches_per_s > 0 && s->config.batch_size > 0)

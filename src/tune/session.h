@@ -1,6 +1,6 @@
 /* session.h: the talk with the user's process: lines of JSON in, lines of JSON out.
  *
- *     hello ─► samples ─► row, row, row ... ─► cached batch ─► model ─► end
+ *     hello ─► (step) ─► samples ─► row, row, row ... ─► cached batch ─► model ─► end
  *
  * No descriptor and no clock is touched here: the caller brings lines, the time and the memory of
  * the process tree, and carries out what `session_wish` asks for. Lines come from a process that
@@ -14,6 +14,7 @@
 
 enum session_stage {
     SESSION_HELLO,
+    SESSION_STEP, /* where there is a GPU: the script makes a step, and its copies are seen */
     SESSION_SAMPLES,
     SESSION_ROW,
     SESSION_CACHED,
@@ -39,6 +40,7 @@ struct session {
     struct tune_config config;
     struct rate rate;
     uint64_t start_ns, began_ns, heard_ns; /* hello; order sent; last word */
+    int stepping;                          /* the script has its first batch */
     int stopping;                          /* told to stop: the result is on its way */
     int interrupted_row;                   /* WISH_INTERRUPT was given; then WISH_KILL */
     int64_t row_memory;                    /* -1 */

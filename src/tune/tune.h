@@ -2,6 +2,8 @@
  *
  *     user's process (python/leat/_bench.py)            leat
  *     first iteration of the training loader ── hello ──► session
+ *                  ◄── step ──                            │ on a machine with a GPU:
+ *         how it copies to its device ─────────────────►  │ that is how rows copy, too
  *                  ◄── measure num_workers=4 ──           │ search: which settings next?
  *         batch times ─────────────────────────────────►  │ rate:   is the rate known well enough?
  *                  ◄── stop ──                            │
@@ -27,11 +29,14 @@ enum {
     TUNE_MOST_WORKERS = 64 /* no single training has been seen to want more */
 };
 
-/* Settings of a DataLoader. Without workers, prefetch is 0 and persistent 0. */
+/* Settings of a DataLoader. Without workers, prefetch is 0 and persistent 0. leat.DataLoader has
+ * none of the four: it finds its threads and the batches ahead by itself, and brings them to the
+ * device. */
 struct tune_config {
     int workers, prefetch, pin, persistent;
     int64_t
         batch_size; /* samples; 0: the loader does not batch by a number (a sampler of its own) */
+    int leat;       /* leat.DataLoader instead of torch's */
 };
 
 enum tune_status { TUNE_OK, TUNE_FAILED, TUNE_SKIPPED };
@@ -48,6 +53,7 @@ struct tune_row {
     double seconds;       /* what measuring it took */
     int64_t batches, samples;
     int64_t memory_bytes; /* most of the process and its workers; -1 */
+    int threads, ahead;   /* what leat.DataLoader settled on; 0 */
     char error[200];      /* why it failed or was skipped; "" */
 };
 
@@ -59,6 +65,11 @@ struct tune_facts {
     int64_t batch_bytes;                   /* of one batch of the loader's own size; -1 */
     int iterable, accelerator, local_ranks;
     int can_batch; /* its batch size may be changed */
+    /* How batches get to the device. */
+    char device[24];    /* as one writes it; "": they stay where they are */
+    int non_blocking;   /* -1: not known */
+    int64_t copy_bytes; /* of a batch; -1 */
+    int can_leat;       /* leat.DataLoader would make these batches, and bring them there */
     /* One sample, timed in the main process. */
     int64_t sample_count;
     double sample_mean_s, sample_p99_s; /* NaN */
@@ -117,6 +128,9 @@ int tune_best(const struct tune_result *result);
 double cost_upper_rate(const struct tune_result *result, int workers);
 /* How many workers keep all CPUs busy with these samples. */
 int cost_knee(const struct tune_result *result);
+/* The most workers that may be worth a try: samples that only compute gain nothing from more of
+ * them than there are CPUs; those that wait may. */
+int cost_most_workers(const struct tune_result *result);
 /* Samples/s that so many workers should make, handing over left out; NaN when not known. */
 double cost_expected_rate(const struct tune_result *result, int workers);
 /* Memory of process and workers with these settings; -1 when not known. */

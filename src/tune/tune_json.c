@@ -5,9 +5,9 @@
 
 static json_t *config_json(const struct tune_config *c)
 {
-    return json_pack("{s:i,s:o,s:b,s:b,s:o}", "num_workers", c->workers, "prefetch_factor",
-                     c->workers ? json_integer(c->prefetch) : json_null(), "pin_memory", c->pin,
-                     "persistent_workers", c->persistent, "batch_size",
+    return json_pack("{s:b,s:i,s:o,s:b,s:b,s:o}", "leat", c->leat, "num_workers", c->workers,
+                     "prefetch_factor", c->workers ? json_integer(c->prefetch) : json_null(),
+                     "pin_memory", c->pin, "persistent_workers", c->persistent, "batch_size",
                      c->batch_size ? json_integer(c->batch_size) : json_null());
 }
 
@@ -21,25 +21,30 @@ static json_t *row_json(const struct tune_result *r, size_t i)
     static const char *const names[] = {"ok", "failed", "skipped"};
     const struct tune_row *row = &r->rows[i];
     return json_pack(
-        "{s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:b,s:b}", "settings",
+        "{s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:I,s:I,s:o,s:o,s:o,s:o,s:b,s:b}", "settings",
         config_json(&row->config), "status", names[row->status], "samples_per_s",
         json_number_or_null(row->rate), "spread", json_number_or_null(row->spread_ratio),
         "first_batch_s", json_number_or_null(row->first_batch_s), "first_round_s",
         json_number_or_null(row->first_round_s), "restart_s", json_number_or_null(row->restart_s),
         "seconds", json_number_or_null(row->seconds), "batches", (json_int_t)row->batches,
         "samples", (json_int_t)row->samples, "memory_bytes", count_or_null(row->memory_bytes),
-        "error", row->error[0] ? json_text_or_null(row->error) : json_null(), "now",
-        (int)i == r->now, "best", (int)i == tune_best(r));
+        "threads", count_or_null(row->threads ? row->threads : -1), "ahead",
+        count_or_null(row->config.leat ? row->ahead : -1), "error",
+        row->error[0] ? json_text_or_null(row->error) : json_null(), "now", (int)i == r->now,
+        "best", (int)i == tune_best(r));
 }
 
 static json_t *loader_json(const struct tune_facts *f)
 {
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b}", "dataset",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:b,s:o,s:o,s:o}", "dataset",
                      json_text_or_null(f->dataset), "where", json_text_or_null(f->where), "torch",
                      json_text_or_null(f->torch), "settings", config_json(&f->now),
                      "dataset_length", count_or_null(f->dataset_length), "epoch_batches",
                      count_or_null(f->epoch_batches), "batch_bytes", count_or_null(f->batch_bytes),
-                     "iterable", f->iterable, "accelerator", f->accelerator);
+                     "iterable", f->iterable, "accelerator", f->accelerator, "device",
+                     f->device[0] ? json_text_or_null(f->device) : json_null(), "non_blocking",
+                     f->non_blocking < 0 ? json_null() : json_boolean(f->non_blocking),
+                     "copy_bytes", count_or_null(f->copy_bytes));
 }
 
 static json_t *choice_json(const struct tune_result *r)

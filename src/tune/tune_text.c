@@ -33,8 +33,11 @@ static void add_row(const struct tune_result *r, size_t i, int sizes, int colour
     const struct tune_config *c = &row->config;
     char prefetch[12] = "-", size[24] = "", mark[24] = "", rate[LAYOUT_CELL], first[LAYOUT_CELL],
          memory[LAYOUT_CELL], spread[LAYOUT_CELL];
-    if (c->workers)
-        snprintf(prefetch, sizeof prefetch, "%d", c->prefetch);
+    char workers[12] = "leat";
+    if (!c->leat)
+        snprintf(workers, sizeof workers, "%d", c->workers);
+    if (c->workers || row->ahead)
+        snprintf(prefetch, sizeof prefetch, "%d", c->workers ? c->prefetch : row->ahead);
     if (sizes)
         snprintf(size, sizeof size, "%7lld", (long long)c->batch_size);
     int best = (int)i == tune_best(r);
@@ -42,7 +45,8 @@ static void add_row(const struct tune_result *r, size_t i, int sizes, int colour
              (int)i == r->now ? " now" : "");
     if (best)
         layout_style(out, colour, STYLE_GOOD);
-    str_addf(out, "  %7d %9s %4s%s", c->workers, prefetch, c->pin ? "yes" : "no", size);
+    const char *pin = c->leat ? "-" : c->pin ? "yes" : "no";
+    str_addf(out, "  %7s %9s %4s%s", workers, prefetch, pin, size);
     if (row->status == TUNE_OK) {
         snprintf(rate, sizeof rate, "%.0f", row->rate);
         if (row->rate < 100)
@@ -69,6 +73,8 @@ static void add_row(const struct tune_result *r, size_t i, int sizes, int colour
 /* By workers, then prefetch: the order of a person, not that of the search. */
 static int comes_before(const struct tune_config *a, const struct tune_config *b)
 {
+    if (a->leat != b->leat)
+        return a->leat < b->leat;
     if (a->workers != b->workers)
         return a->workers < b->workers;
     if (a->prefetch != b->prefetch)
@@ -110,6 +116,27 @@ static void say_sample(const struct tune_facts *f, struct str *out)
     str_done(&line);
 }
 
+/* How batches get to the device. A pinned batch is copied behind the script's back only if it says
+ * so. */
+static void say_copies(const struct tune_facts *f, const struct tune_config *choice,
+                       struct str *out)
+{
+    char bytes[LAYOUT_CELL];
+    struct str line = {0};
+    if (!f->device[0] || choice->leat)
+        return;
+    str_addf(&line, "to %s", f->device);
+    if (f->copy_bytes > 0)
+        str_addf(&line, ", %s a batch", layout_bytes((double)f->copy_bytes, bytes));
+    if (f->non_blocking >= 0)
+        str_addf(&line, ", %s non_blocking=True, as the script makes them",
+                 f->non_blocking ? "with" : "without");
+    if (choice->pin && f->non_blocking == 0)
+        str_add(&line, ": with it, pinned batches need not be waited for");
+    layout_paragraph(out, "  copies         ", 17, str_text(&line));
+    str_done(&line);
+}
+
 static void say_start(const struct tune_result *r, const struct tune_config *choice,
                       struct str *out)
 {
@@ -146,7 +173,7 @@ static void say_line(const struct tune_result *r, const struct tune_config *choi
     tune_call_line(&r->facts, choice, &line);
     str_add(out, r->facts.where[0] ? "\nPaste at " : "\nPaste");
     layout_cut(out, r->facts.where, MOST_LINE);
-    str_add(out, ":\n  ");
+    str_add(out, choice->leat && !r->facts.now.leat ? ", with import leat:\n  " : ":\n  ");
     layout_cut(out, str_text(&line), MOST_LINE);
     str_add(out, "\n");
     str_done(&line);
@@ -162,8 +189,10 @@ void tune_text(const struct tune_result *r, int colour, struct str *out)
     table(r, colour, out);
     str_add(out, "\n");
     say_sample(&r->facts, out);
-    if (chosen)
+    if (chosen) {
+        say_copies(&r->facts, &choice, out);
         say_start(r, &choice, out);
+    }
     if (r->cached_rate > 0) {
         struct str line = {0};
         str_addf(&line, "%.0f samples/s: what this loader could hand over at no cost a sample",

@@ -22,12 +22,15 @@ struct world {
     double start_s; /* a worker */
     double noise;   /* of a measurement, either way */
     int fails_from; /* so many workers fail; 0: none */
+    double leat;    /* samples/s of leat.DataLoader */
     int64_t worker_bytes;
 };
 
 static double true_rate(const struct world *w, const struct tune_config *c)
 {
     double sample = w->wait_s + w->cpu_s, size = (double)c->batch_size;
+    if (c->leat)
+        return w->leat;
     if (c->workers == 0)
         return 1 / sample;
     double workers = c->workers / sample, cpus = w->cpus / w->cpu_s;
@@ -186,6 +189,52 @@ static void fewer_workers_win_a_tie(void **state)
     tune_result_done(&r);
 }
 
+/* Samples in memory: what costs is handing over, so their own time leaves much to be doubted. */
+static void no_more_workers_than_cpus_for_samples_that_compute(void **state)
+{
+    for (int cpus = 1; cpus <= 16; cpus *= 4) {
+        struct world w = in_memory;
+        struct tune_result r;
+        w.cpus = cpus;
+        begin(&w, &r, 2);
+        r.limits.most_workers = 64;
+        assert_true(search(&w, &r, 0) <= 13);
+        for (size_t i = 0; i < r.row_count; i++)
+            assert_true(r.rows[i].config.workers <= (cpus < 2 ? 2 : cpus)); /* 2: their own */
+        tune_result_done(&r);
+    }
+    /* Those that wait may have more. */
+    struct tune_result r;
+    begin(&waits, &r, 2);
+    assert_int_equal(cost_most_workers(&r), r.limits.most_workers);
+    tune_result_done(&r);
+}
+
+/* leat.DataLoader is one row more; that it is fast must not change what is asked of torch's. */
+static void leat_is_one_row(void **state)
+{
+    static const double rates[] = {10, 32100, 1e7};
+    for (size_t i = 0; i < 3; i++) {
+        struct world w = in_memory;
+        struct tune_result without, with;
+        struct tune_config choice;
+        w.leat = rates[i];
+        begin(&w, &without, 2);
+        int count = search(&w, &without, 0);
+        begin(&w, &with, 2);
+        with.facts.can_leat = 1;
+        assert_int_equal(search(&w, &with, 0), count + 1);
+        assert_int_equal(search_choice(&with, &choice), 0);
+        assert_int_equal(choice.leat, rates[i] > 1e6); /* a tie is no reason to change */
+        int rows = 0;
+        for (size_t k = 0; k < with.row_count; k++)
+            rows += with.rows[k].config.leat;
+        assert_int_equal(rows, 1);
+        tune_result_done(&without);
+        tune_result_done(&with);
+    }
+}
+
 static void workers_that_fail_are_passed_over(void **state)
 {
     struct world w = computes;
@@ -221,20 +270,17 @@ static void memory_is_a_limit(void **state)
 {
     struct world w = computes;
     struct tune_result r;
-    struct tune_config choice;
+    struct tune_config choice, one = {.workers = 1, .prefetch = 2, .batch_size = 32};
     w.worker_bytes = 100000;
     begin(&w, &r, 0);
     r.limits.memory_bytes = 1000 + 2 * 100000 + 50000;
     /* Before a worker was seen, its size is not known: the first row may be too large. */
-    r.rows[r.row_count++] = (struct tune_row){
-        .config = {.workers = 1, .prefetch = 2, .batch_size = 32},
-        .rate = true_rate(&w, &(struct tune_config){ 1, 2,                       0,               0, 32}
-          ),
-        .first_round_s = 0.1,
-        .restart_s = NAN,
-        .times = 1,
-        .memory_bytes = 101000
-    };
+    r.rows[r.row_count++] = (struct tune_row){.config = one,
+                                              .rate = true_rate(&w, &one),
+                                              .first_round_s = 0.1,
+                                              .restart_s = NAN,
+                                              .times = 1,
+                                              .memory_bytes = 101000};
     search(&w, &r, 0);
     assert_int_equal(search_choice(&r, &choice), 0);
     assert_int_equal(choice.workers, 2);
@@ -335,6 +381,30 @@ static void the_line_is_the_users_own(void **state)
     str_done(&line);
 }
 
+static void the_line_of_leat(void **state)
+{
+    struct tune_facts f = {
+        .call_name = "data.DataLoader", .device = "cuda", .now = {.workers = 4, .batch_size = 32}
+    };
+    struct tune_config c = {.leat = 1, .batch_size = 32};
+    struct str line = {0};
+    f.call = json_pack("[[ss][ss][ss][ss][ss][ss]]", "", "train_set", "batch_size", "args.bs",
+                       "num_workers", "args.workers", "pin_memory", "True", "shuffle", "True",
+                       "timeout", "60");
+    tune_call_line(&f, &c, &line);
+    assert_string_equal(
+        str_text(&line),
+        "leat.DataLoader(train_set, batch_size=args.bs, shuffle=True, device=\"cuda\")");
+    str_done(&line);
+    json_decref(f.call);
+    f.call = json_pack("[[ss][ss]]", "", "train_set", "device", "dev");
+    f.now.leat = 1;
+    tune_call_line(&f, &c, &line);
+    assert_string_equal(str_text(&line), "data.DataLoader(train_set, device=dev)");
+    str_done(&line);
+    json_decref(f.call);
+}
+
 static void verdict(double now, double best, double model, enum tune_bottleneck what, double factor)
 {
     struct tune_result r;
@@ -407,6 +477,8 @@ int main(void)
         cmocka_unit_test(noise_costs_little),
         cmocka_unit_test(one_bad_row_is_looked_at_twice),
         cmocka_unit_test(fewer_workers_win_a_tie),
+        cmocka_unit_test(no_more_workers_than_cpus_for_samples_that_compute),
+        cmocka_unit_test(leat_is_one_row),
         cmocka_unit_test(workers_that_fail_are_passed_over),
         cmocka_unit_test(a_dataset_that_never_works_is_given_up),
         cmocka_unit_test(memory_is_a_limit),
@@ -414,6 +486,7 @@ int main(void)
         cmocka_unit_test(workers_are_kept_where_starting_costs),
         cmocka_unit_test(batch_sizes_are_asked_for),
         cmocka_unit_test(the_line_is_the_users_own),
+        cmocka_unit_test(the_line_of_leat),
         cmocka_unit_test(loader_or_model),
         cmocka_unit_test(samples_or_hand_over),
     };

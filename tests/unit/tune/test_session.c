@@ -89,7 +89,7 @@ static void from_hello_to_the_model(void **state)
         play_row(&s, now += 1, round_s);
         rows++;
     }
-    assert_true(rows >= 3 && rows < 12);
+    assert_true(rows >= 2 && rows < 12);
     assert_int_equal(s.stage, SESSION_CACHED);
     assert_true(told(&s, "\"cached\":true"));
     play_row(&s, now += 1, 0.001);
@@ -115,6 +115,87 @@ static void from_hello_to_the_model(void **state)
     tune_text(&s.result, 0, &text);
     assert_non_null(strstr(str_text(&text), "Verdict: The model is the bottleneck"));
     str_done(&text);
+    session_done(&s);
+}
+
+static const char gpu_hello[] = "{\"event\":\"hello\",\"num_workers\":2,\"prefetch_factor\":2,"
+                                "\"batch_size\":10,\"accelerator\":1,\"device\":\"\"}";
+
+static void begin_on_gpu(struct session *s, int has_model)
+{
+    struct tune_limits limits = {.cpus = 2,
+                                 .memory_bytes = -1,
+                                 .shm_bytes = -1,
+                                 .time_s = 60,
+                                 .hang_s = 5,
+                                 .most_workers = 8};
+    session_init(s, &limits, has_model);
+    hear(s, 0, gpu_hello);
+}
+
+/* With a GPU the script's own step comes first: how it copies decides how rows copy, and whether
+ * leat.DataLoader is asked for. */
+static void a_step_comes_first_on_a_gpu(void **state)
+{
+    struct session s;
+    begin_on_gpu(&s, 1);
+    assert_int_equal(s.stage, SESSION_STEP);
+    assert_true(told(&s, "\"step\""));
+    hear(&s, 1, "{\"event\":\"batches\",\"times\":[0.5]}");
+    hear(&s, 1, "{\"event\":\"first\",\"error\":\"\"}");
+    session_tick(&s, at(60)); /* it may compile */
+    assert_int_equal(s.wish, WISH_NOTHING);
+    hear(&s, 90,
+         "{\"event\":\"step\",\"device\":\"cuda\",\"non_blocking\":0,\"copy_bytes\":4000,"
+         "\"can_leat\":1}");
+    assert_int_equal(s.stage, SESSION_SAMPLES);
+    assert_int_equal(s.result.facts.accelerator, 1);
+    say_samples(&s, 91);
+    double now = 91;
+    int leat = 0, pinned = 0;
+    for (int rows = 0; s.stage == SESSION_ROW && rows < 20; rows++) {
+        leat += s.config.leat;
+        pinned += s.config.pin;
+        assert_int_equal(told(&s, "\"leat\":true"), s.config.leat);
+        play_row(&s, now += 1, s.config.leat ? 0.001 : 0.01);
+    }
+    assert_int_equal(leat, 1);
+    assert_true(pinned);
+    assert_int_equal(s.result.out_of_time, 0); /* a slow first step is not the search's */
+    /* What leat.DataLoader could hand over is not a question of processes. */
+    assert_int_equal(s.stage, SESSION_MODEL);
+    hear(&s, now + 1, "{\"event\":\"model\",\"steps\":50,\"step_s\":0.002,\"samples\":10}");
+    struct str text = {0};
+    tune_text(&s.result, 0, &text);
+    assert_non_null(strstr(str_text(&text), "\n     leat"));
+    assert_non_null(
+        strstr(str_text(&text), "with import leat:\n  leat.DataLoader(dataset, device="));
+    str_done(&text);
+    json_t *json = tune_json(&s.result);
+    assert_true(json_is_true(json_find(json, "choice.settings.leat")));
+    assert_string_equal(json_find_text(json, "loader.device", ""), "cuda");
+    json_decref(json);
+    session_done(&s);
+}
+
+static void a_first_step_that_does_not_come(void **state)
+{
+    struct session s;
+    begin_on_gpu(&s, 0); /* no loop: no step */
+    assert_int_equal(s.stage, SESSION_SAMPLES);
+    session_done(&s);
+    begin_on_gpu(&s, 1);
+    session_tick(&s, at(6)); /* not even a batch */
+    assert_int_equal(s.wish, WISH_INTERRUPT);
+    hear(&s, 7, "{\"event\":\"step\",\"device\":\"\",\"can_leat\":0}");
+    assert_int_equal(s.stage, SESSION_SAMPLES);
+    assert_int_equal(s.result.facts.accelerator, 0);
+    session_done(&s);
+    begin_on_gpu(&s, 1);
+    hear(&s, 1, "{\"event\":\"first\",\"error\":\"\"}");
+    session_gone(&s, "the script ended with status 0", at(2));
+    assert_int_equal(s.stage, SESSION_END);
+    assert_non_null(strstr(s.result.model_error, "first steps"));
     session_done(&s);
 }
 
@@ -239,6 +320,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(from_hello_to_the_model),
+        cmocka_unit_test(a_step_comes_first_on_a_gpu),
+        cmocka_unit_test(a_first_step_that_does_not_come),
         cmocka_unit_test(a_hang_is_woken_then_killed),
         cmocka_unit_test(ctrl_c_keeps_what_is_known),
         cmocka_unit_test(a_death_is_a_row),

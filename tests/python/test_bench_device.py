@@ -1,0 +1,163 @@
+"""`leat bench` of a training on a device, without one: "meta" stands for it, a device that tensors can
+be copied to and that computes in no time. What only a GPU can show is in tools/gpu-check.sh."""
+
+import pytest
+import torch
+from leat import _bench_device
+from test_bench import bench  # noqa: F401, a fixture
+
+GPU = """
+torch.cuda.is_available = lambda: True  # what is asked before a step is looked at
+device = torch.device("meta")
+seen = []
+
+def train_there(loader, device=device, non_blocking=True):
+    model = nn.Linear(4, 2).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in loader:
+        if not seen or seen[-1] != x.device.type:
+            seen.append(x.device.type)
+            print("given", x.device.type, flush=True)
+        x = x.to(device, non_blocking=non_blocking)
+        y = y.to(device)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+"""
+IN_MEMORY = GPU + "data = TensorDataset(torch.randn(4096, 4), torch.zeros(4096).long())\n"
+
+
+def test_the_scripts_own_copy_and_leats_row(bench):  # noqa: F811
+    result = bench.run(
+        IN_MEMORY
+        + "loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=1, timeout=60)\n"
+        + "train_there(loader)\n",
+        "--max-workers",
+        "1",
+    )
+    loader = result["loader"]
+    assert (loader["device"], loader["non_blocking"]) == ("meta", True)
+    assert loader["copy_bytes"] == 64 * (4 * 4 + 8)
+    rows = result["rows"]
+    assert {row["settings"]["pin_memory"] for row in rows} == {True, False}
+    (leat,) = [row for row in rows if row["settings"]["leat"]]
+    assert leat["status"] == "ok" and leat["threads"] >= 1 and leat["ahead"] >= 1, leat
+    assert leat["best"] and result["choice"]["settings"]["leat"]
+    line = 'leat.DataLoader(data, batch_size=64, shuffle=True, device="meta")'
+    assert result["choice"]["line"] == line
+    # The first step has the batch of the loader; the steps that are timed have one on the device.
+    assert [x for x in bench.stderr.splitlines() if "given" in x] == ["given cpu", "given meta"]
+    assert result["model"]["steps"] >= 3
+
+
+def test_a_loader_of_leats_own_is_the_row_of_now(bench):  # noqa: F811
+    result = bench.run(
+        IN_MEMORY
+        + "import leat\n"
+        + "train_there(leat.DataLoader(data, 64, shuffle=True, device=device))\n",
+        "--max-workers",
+        "0",
+    )
+    (now,) = [row for row in result["rows"] if row["now"]]
+    assert now["settings"]["leat"] and now["best"]
+    assert (
+        result["choice"]["line"]
+        == "leat.DataLoader(data, batch_size=64, shuffle=True, device=device)"
+    )
+    assert "given cpu" not in bench.stderr  # nobody would copy it there
+
+
+def test_a_training_on_the_cpu_beside_a_gpu(bench):  # noqa: F811
+    result = bench.run(IN_MEMORY + "train(DataLoader(data, batch_size=64))\n", "--max-workers", "0")
+    assert result["loader"]["device"] is None
+    assert not any(row["settings"]["leat"] for row in result["rows"])
+    assert {row["settings"]["pin_memory"] for row in result["rows"]} == {False}
+    assert result["model"]["steps"] >= 3
+
+
+def test_code_of_ones_own_is_not_leats(bench):  # noqa: F811
+    result = bench.run(
+        GPU
+        + "loader = DataLoader(Rows(wait=0), batch_size=16)\n"
+        # A first look at a batch is no step, and what is then copied is not the batch's own tensor.
+        + "next(iter(loader))\n"
+        + "train_there([(x.float() * 2, y) for x, y in []])\n"
+        + "for x, y in loader:\n"
+        + "    print('got', x.device.type, flush=True)\n"
+        + "    (x * 2).to(device)\n",
+        "--max-workers",
+        "0",
+    )
+    loader = result["loader"]
+    assert (loader["device"], loader["non_blocking"]) == ("meta", False)
+    assert not any(row["settings"]["leat"] for row in result["rows"])
+    # It computes with its batches before it copies: they stay where it can.
+    assert "got meta" not in bench.stderr and result["model"]["steps"] >= 3
+
+
+def test_a_first_batch_that_does_not_come(bench):  # noqa: F811
+    result = bench.run(
+        GPU
+        + "class Bad(Rows):\n"
+        + "    def __getitem__(self, i): raise KeyError('no such file')\n"
+        + "train_there(DataLoader(Bad(), batch_size=8))\n",
+        status=1,
+    )
+    assert "no such file" in result["rows"][0]["error"]
+    assert result["choice"] is None
+
+
+# ---- what is seen of a step
+
+
+def watched(step, batch):
+    watch = _bench_device.Watch(torch)
+    watch.begin(batch)
+    try:
+        step(batch)
+    finally:
+        watch.end()
+    assert "to" not in vars(torch.Tensor) and "copy_" not in vars(torch.Tensor)
+    return watch.way()
+
+
+@pytest.mark.parametrize(
+    ("copy", "non_blocking"),
+    [
+        (lambda x: x.to("meta"), False),
+        (lambda x: x.to("meta", non_blocking=True), True),
+        (lambda x: x.to("meta", torch.float64, True), True),
+        (lambda x: x.to(torch.empty(0, device="meta"), True), True),
+        (lambda x: torch.empty_like(x, device="meta").copy_(x), False),
+        (lambda x: torch.empty_like(x, device="meta").copy_(x, True), True),
+    ],
+)
+def test_every_form_of_a_copy(copy, non_blocking):
+    way = watched(lambda batch: copy(batch["x"]), {"x": torch.ones(8), "n": 5})
+    assert way.device.type == "meta" and way.non_blocking is non_blocking
+    assert way.places == {0}
+
+
+def test_what_is_no_copy_to_a_device():
+    x = torch.ones(8)
+    assert watched(lambda x: (x.to(torch.float64), x.clone().copy_(x), x.to("cpu")), x) is None
+
+
+def test_only_what_the_script_copies():
+    batch = (torch.ones(8), {"lengths": torch.ones(4), "y": torch.ones(2)})
+    step = lambda batch: (batch[0].to("meta", non_blocking=True), batch[1]["y"].to("meta"))  # noqa: E731
+    way = watched(step, batch)
+    assert way.places == {0, 2} and way.non_blocking is True  # the larger one decides
+    assert way.bytes(batch) == 4 * (8 + 2)
+    assert [t.numel() for t in way.move(batch, pinned=False)] == [8, 2]
+    there = way.put(batch)
+    kinds = there[0].device.type, there[1]["lengths"].device.type, there[1]["y"].device.type
+    assert kinds == ("meta", "cpu", "meta")
+
+
+def test_what_is_computed_first():
+    batch = [torch.ones(8), torch.ones(2)]
+    way = watched(lambda batch: (batch[0] * 2).to("meta"), batch)
+    assert way.places == frozenset()
+    assert len(way.move(batch, pinned=True)) == 2  # all, for the rows
+    assert [t.device.type for t in way.put(batch)] == ["cpu", "cpu"]
