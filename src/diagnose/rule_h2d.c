@@ -4,7 +4,6 @@
  * named where they are known. */
 #include "diagnose/rule.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Copies of pinned memory beside pageable: 55.4 and 18.3 GB/s on PCIe 5 (docs/gpu.md). */
@@ -21,6 +20,27 @@ static double share_of(const struct facts *facts, const struct rank_facts *r,
         return bound_share(r, 1u << PHASE_H2D, found);
     double idle_ms = gpu.idle * r->kept_ms / (double)r->kept;
     return gpu.idle >= BOUND_WARNING && idle_ms >= COST_FLOOR * r->cost_ms ? gpu.idle : 0;
+}
+
+/* A step's, by the calls of CUDA. */
+static double copied_bytes(const struct facts *facts, const struct rank_facts *r, const char *class)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < facts->cuda_call_count; i++)
+        if (facts->cuda_calls[i].pid == r->pid && strcmp(facts->cuda_calls[i].class, class) == 0)
+            bytes += facts->cuda_calls[i].bytes / (double)r->steps;
+    return bytes;
+}
+
+/* The lines whose copies are waited for, if they are what holds the step up: many of them, or half
+ * of what is copied at the least. */
+static void find_copies(const struct facts *facts, const struct rank_facts *r,
+                        struct device_lines *ret)
+{
+    double all = copied_bytes(facts, r, "h2d_pinned") + copied_bytes(facts, r, "h2d_pageable");
+    device_lines_find(facts, r, DEVICE_COPY_LINES, ret);
+    if (ret->n < MANY_COPIES && ret->bytes < 0.5 * all)
+        *ret = (struct device_lines){0};
 }
 
 /* A copy that overlaps costs nothing as long as the rest of the step is longer. */
@@ -98,26 +118,12 @@ static void prove_lines(struct finding *f, const struct device_lines *copies,
                   "cuda_lines WHERE pid = %lld", (long long)r->pid);
 }
 
-/* Whether what was copied lay in pinned memory, by the calls of CUDA. */
-static int copies_pinned(const struct facts *facts, const struct rank_facts *r)
-{
-    double pinned = 0, pageable = 0;
-    for (size_t i = 0; i < facts->cuda_call_count; i++) {
-        const struct cuda_call *c = &facts->cuda_calls[i];
-        if (c->pid == r->pid && strcmp(c->class, "h2d_pinned") == 0)
-            pinned += c->bytes;
-        else if (c->pid == r->pid && strcmp(c->class, "h2d_pageable") == 0)
-            pageable += c->bytes;
-    }
-    return pinned > pageable;
-}
-
 /* No line waits for its copies, or none is known. */
 static double advise_loader(struct finding *f, const struct facts *facts,
                             const struct loader_fact *loader, const struct rank_facts *r,
                             double wall_ms, double h2d_ms)
 {
-    if (copies_pinned(facts, r))
+    if (copied_bytes(facts, r, "h2d_pinned") > copied_bytes(facts, r, "h2d_pageable"))
         advise_pinned(f, NULL);
     else if (loader && loader->pin_memory == 1)
         finding_advise(f, "Batches are pinned already: copy them with .to(device, "
@@ -139,7 +145,7 @@ void rule_h2d(const struct facts *facts, struct findings *found)
     double wall_ms = r->kept_ms / (double)r->kept, h2d_ms = share * wall_ms;
     const struct loader_fact *loader = feeding_loader(facts, r->rank);
     struct device_lines copies;
-    device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
+    find_copies(facts, r, &copies);
     struct finding *f = findings_add(found, "H2D-BOUND", SECTION_STEP_TIME, share_severity(share));
     if (!f)
         return;

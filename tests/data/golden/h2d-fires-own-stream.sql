@@ -1,7 +1,8 @@
--- Pinned and non_blocking: no line waits, the host is blocked for nothing, and yet the stream that
--- computes is in copies for a third of the time.
+-- Pinned and non_blocking: the host is blocked for nothing, and yet the stream that computes is in copies
+-- for a third of the time. The one line that waits copies next to nothing.
 -- expect: H2D-BOUND critical
 -- says: stream of its own
+-- at: train.py:12
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 0.1, 4, 10, 0.7, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
@@ -9,4 +10,5 @@ INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
 INSERT INTO cuda_calls(pid, rank, span, class, n, ns, bytes) VALUES
     (100, 0, 'steps', 'h2d_pinned', 100, 1000000, 26800000000);
 INSERT INTO cuda_lines(pid, rank, file, line, function, class, n, ns, bytes, steps) VALUES
-    (100, 0, 'train.py', 41, 'train', 'h2d_pinned', 100, 1000000, 26800000000, 100);
+    (100, 0, 'train.py', 41, 'train', 'h2d_pinned', 100, 1000000, 26800000000, 100),
+    (100, 0, 'train.py', 42, 'train', 'h2d_pageable', 100, 90000000, 3280000, 100);
