@@ -60,9 +60,24 @@ static void advise_pinned(struct finding *f, const char *at)
                    at ? " at " : "", at ? at : "");
 }
 
+/* Of the time held up, the part that is not copying: the host had waited for a copy, and the device
+ * then for the host. */
+static double waiting_part(const struct facts *facts, const struct rank_facts *r)
+{
+    double copying = 0, waiting = 0;
+    for (size_t i = 0; i < facts->gpu_phase_count; i++) {
+        const struct gpu_phase *p = &facts->gpu_phases[i];
+        if (p->pid == r->pid && strcmp(p->phase, "h2d") == 0)
+            copying += p->idle_ms;
+        else if (p->pid == r->pid && strcmp(p->phase, "sync") == 0)
+            waiting += p->idle_ms * waits_of_copies(facts, r);
+    }
+    return waiting > 0 ? waiting / (copying + waiting) : 0;
+}
+
 /* Returns the step that is predicted. */
-static double advise_lines(struct finding *f, const struct device_lines *copies, double wall_ms,
-                           double h2d_ms)
+static double advise_lines(struct finding *f, const struct device_lines *copies, double waiting,
+                           double wall_ms, double h2d_ms)
 {
     const struct cuda_line *first = copies->lines[0];
     double saved_ms;
@@ -80,7 +95,13 @@ static double advise_lines(struct finding *f, const struct device_lines *copies,
                        copies->at);
         finding_offer(f, "leat.DataLoader(..., device=\"cuda\") copies the next batch on a stream "
                          "of its own, while the GPU computes.");
-        saved_ms = h2d_ms * (1 - 1 / PINNED_SPEEDUP);
+        saved_ms = h2d_ms * (waiting + (1 - waiting) * (1 - 1 / PINNED_SPEEDUP));
+    } else if (waiting > 0.5) {
+        finding_advise(f,
+                       "Python stops at %s until the copy is done, and the GPU then waits for "
+                       "Python: .to(device, non_blocking=True) there.",
+                       copies->at);
+        saved_ms = h2d_ms * waiting;
     } else {
         advise_pinned(f, copies->at);
         return overlapped(wall_ms, h2d_ms);
@@ -161,7 +182,8 @@ void rule_h2d(const struct facts *facts, struct findings *found)
                       "loaders WHERE pid = %lld AND loader = %d", (long long)loader->pid,
                       loader->loader);
     device_lines_place(f, &copies, r, "the copies");
-    double new_ms = copies.count > 0 ? advise_lines(f, &copies, wall_ms, h2d_ms)
-                                     : advise_loader(f, facts, loader, r, wall_ms, h2d_ms);
+    double new_ms = copies.count > 0
+                        ? advise_lines(f, &copies, waiting_part(facts, r), wall_ms, h2d_ms)
+                        : advise_loader(f, facts, loader, r, wall_ms, h2d_ms);
     f->predicted_gain = gain_of(wall_ms, new_ms);
 }

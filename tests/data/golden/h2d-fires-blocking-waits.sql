@@ -1,0 +1,13 @@
+-- Small pinned batches, each copy waited for: the copy itself is nothing, what follows it is not.
+-- expect: H2D-BOUND warning
+-- says: Python stops at train.py:41 until the copy is done
+-- says: .to(device, non_blocking=True) there
+-- at: train.py:41
+INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
+    (0, 100, 0.1, 7, 3, 3, 1.8, 0.1);
+INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
+    (100, 0, 'h2d', 97, 20000000, 20000000, 0), (100, 0, 'sync', 97, 180000000, 180000000, 0),
+    (100, 0, 'forward', 0, 1300000000, 0, 0);
+INSERT INTO cuda_lines(pid, rank, file, line, function, class, n, ns, bytes, steps) VALUES
+    (100, 0, 'train.py', 41, 'train', 'h2d_pinned', 100, 1000000, 100000000, 100),
+    (100, 0, 'train.py', 41, 'train', 'sync', 100, 600000000, 0, 100);
