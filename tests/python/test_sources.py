@@ -1,0 +1,256 @@
+"""What the loader promises, for every source that reads files: broken off or killed it leaves nothing
+behind, a state goes on exactly once, a bad sample is never a wrong one. A row of sample i is four
+times the number i."""
+
+import gc
+import io
+import os
+import signal
+import tarfile
+import time
+
+import h5py
+import lmdb
+import numpy
+import pytest
+from loader_kit import files_now, leat, leat_data, run_script, threads_now, threads_settle
+
+COUNT, BAD = 60, 17  # samples; the one that is damaged where a test damages one
+
+
+def row(i):
+    return numpy.full(4, i, numpy.int64)
+
+
+def npy(array):
+    file = io.BytesIO()
+    numpy.save(file, array)
+    return file.getvalue()
+
+
+def write_npy(folder, bad):
+    numpy.save(folder / "rows.npy", numpy.stack([row(i) for i in range(COUNT)]))
+    return lambda: leat_data.Npy(folder / "rows.npy")
+
+
+def write_tokens(folder, bad):
+    numpy.arange(COUNT, dtype=numpy.int32).repeat(4).tofile(folder / "rows.bin")
+    return lambda: leat_data.Tokens(folder / "rows.bin", 4, dtype="int32")
+
+
+def write_hdf5(folder, bad):
+    """A chunk has one row, so that damage is to one."""
+    path = folder / "rows.h5"
+    with h5py.File(path, "w") as file:
+        data = numpy.stack([row(i) for i in range(COUNT)])
+        rows = file.create_dataset("x", data=data, chunks=(1, 4), compression="gzip")
+        chunk = rows.id.get_chunk_info(BAD)
+    if bad:
+        with open(path, "r+b") as file:
+            file.seek(chunk.byte_offset)
+            file.write(b"\xff" * chunk.size)
+    return lambda: leat_data.Hdf5(path, "x", cache_bytes=1)
+
+
+def write_lmdb(folder, bad):
+    env = lmdb.open(os.fspath(folder / "rows"), map_size=1 << 20)
+    with env.begin(write=True) as transaction:
+        for i in range(COUNT):
+            transaction.put(b"%04d" % i, b"short" if bad and i == BAD else row(i).tobytes())
+    env.close()
+    return lambda: leat_data.Lmdb(folder / "rows", ("int64", (4,)))
+
+
+def write_files(folder, bad):
+    (folder / "rows").mkdir()
+    for i in range(COUNT):
+        value = npy(row(i))
+        (folder / "rows" / f"{i:04d}.npy").write_bytes(value[:-1] if bad and i == BAD else value)
+    return lambda: leat_data.Files(folder / "rows", "npy")
+
+
+def write_tar(folder, bad, name="rows.tar"):
+    mode = "w:gz" if name.endswith("gz") else "w"
+    with tarfile.open(folder / name, mode) as archive:
+        for i in range(COUNT):
+            value = npy(row(i))
+            member = tarfile.TarInfo(f"{i:04d}.npy")
+            value = value[:-1] if bad and i == BAD else value
+            member.size = len(value)
+            archive.addfile(member, io.BytesIO(value))
+    return lambda: leat_data.Tar(os.fspath(folder / name), fields={"npy": "npy"})
+
+
+def write_packed_tar(folder, bad):
+    return write_tar(folder, bad, "rows.tar.gz")
+
+
+SOURCES = {
+    "npy": write_npy,
+    "tokens": write_tokens,
+    "hdf5": write_hdf5,
+    "lmdb": write_lmdb,
+    "files": write_files,
+    "tar": write_tar,
+    "tar.gz": write_packed_tar,
+}
+CAN_BE_BAD = ("hdf5", "lmdb", "files", "tar", "tar.gz")
+
+
+def numbers(loader):
+    """The samples of what is left of an epoch; each row must be of one of them alone."""
+    found = []
+    for batch in loader:
+        rows = batch["npy"] if isinstance(batch, dict) else batch
+        assert rows.shape[1:] == (4,) and bool((rows == rows[:, :1]).all())
+        found += rows[:, 0].tolist()
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """One for the data; the one for temporary files is empty, and known by TMPDIR."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", os.fspath(tmp_path / "tmp"))
+    return tmp_path
+
+
+def maps_of(folder):
+    with open("/proc/self/maps") as maps:
+        return [line for line in maps if os.fspath(folder) in line]
+
+
+# ---- Nothing is left behind.
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_broken_off_it_leaves_nothing(folder, name):
+    make = SOURCES[name](folder, False)
+    assert sorted(numbers(leat.DataLoader(make(), 7))) == list(range(COUNT))
+    gc.collect()
+    threads, files = threads_now(), files_now()
+    for turn in range(10):
+        loader = leat.DataLoader(make(), 7, True, threads=3)
+        iterator = iter(loader)
+        next(iterator)
+        if turn % 2:
+            del loader  # the iterator alone keeps what it needs
+            assert len(numbers(iterator)) == COUNT - 7
+        del iterator
+    loader = None
+    gc.collect()
+    assert threads_settle(threads) and files_now() == files
+    assert not maps_of(folder) and not os.listdir(folder / "tmp")
+
+
+KILLED = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    import pathlib, test_sources
+    from loader_kit import leat
+    dataset = test_sources.SOURCES[sys.argv[1]](pathlib.Path(sys.argv[2]), False)()
+    loader = leat.DataLoader(dataset, 7, True, threads=3)
+    print("on", flush=True)
+    while True:
+        for batch in loader:
+            pass
+"""
+
+
+def group_is_gone(group):
+    """No process of the group is left, or soon."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_killed_it_leaves_nothing(folder, name):
+    """SIGKILL in the middle of an epoch: no process, no temporary file, no shared memory."""
+    shared = set(os.listdir("/dev/shm"))
+    script = KILLED.format(tests=os.path.dirname(__file__))
+    run = run_script(script, name, os.fspath(folder), start_new_session=True)
+    try:
+        assert run.stdout.readline() == "on\n", run.stderr.read()
+        time.sleep(0.05)
+    finally:
+        run.kill()
+        run.communicate()
+    assert run.returncode == -signal.SIGKILL
+    assert group_is_gone(run.pid)
+    assert not os.listdir(folder / "tmp")
+    assert not {name for name in set(os.listdir("/dev/shm")) - shared if "leat" in name}
+
+
+# ---- A state goes on exactly once.
+
+
+@pytest.mark.parametrize("order", ("full", "window"))
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_state_at_every_batch(folder, name, order):
+    """Saved by one rank and loaded by one, two and three with other numbers of threads."""
+    make = SOURCES[name](folder, False)
+    options = {"shuffle": True, "order": order, "seed": 5}
+    dataset = make()
+    for had in range(COUNT // 7 + 1):
+        loader = leat.DataLoader(dataset, 7, threads=2, **options)
+        iterator = iter(loader)
+        before = numbers([next(iterator) for _ in range(had)])
+        state = loader.state_dict()
+        del iterator
+        for world in (1, 2, 3):
+            after = []
+            for rank in range(world):
+                again = leat.DataLoader(
+                    make(), 5, threads=1 + rank, rank=rank, world_size=world, **options
+                )
+                again.load_state_dict(state)
+                after += numbers(again)
+            if had:  # else no pass was begun, and each begins its own
+                assert sorted(before + after) == list(range(COUNT)), (had, world)
+
+
+# ---- A bad sample is never a wrong one.
+
+
+@pytest.mark.parametrize("policy", ("skip", "replace"))
+@pytest.mark.parametrize("name", CAN_BE_BAD)
+def test_a_bad_sample_follows_on_error(folder, name, policy):
+    """Three epochs, in slots that are filled again and again: what lay there before never shows."""
+    dataset = SOURCES[name](folder, True)()
+    loader = leat.DataLoader(dataset, 7, True, on_error=policy, seed=1, threads=2)
+    for epoch in range(1, 4):
+        sizes = []
+
+        def batches(loader=loader, sizes=sizes):
+            for batch in loader:
+                sizes.append(len(batch["npy"] if isinstance(batch, dict) else batch))
+                yield batch
+
+        found = numbers(batches())
+        assert set(found) == set(range(COUNT)) - {BAD}
+        assert len(found) == (COUNT if policy == "replace" else COUNT - 1)
+        assert sizes[:-1] == [7] * (len(sizes) - 1)
+        errors = loader.stats().errors
+        assert [index for _, index, _ in errors] == [BAD] * epoch
+        assert os.fspath(folder)[-30:] in errors[0][2]
+
+
+@pytest.mark.parametrize("name", CAN_BE_BAD)
+def test_a_bad_sample_raises_and_the_rest_comes(folder, name):
+    loader = leat.DataLoader(SOURCES[name](folder, True)(), 7, threads=2)
+    iterator, found, raised = iter(loader), [], 0
+    while True:
+        try:
+            found += numbers([next(iterator)])
+        except StopIteration:
+            break
+        except (ValueError, OSError):
+            raised += 1
+    assert raised == 1
+    assert found == [i for i in range(COUNT) if i // 7 != BAD // 7]
