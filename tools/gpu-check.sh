@@ -80,8 +80,17 @@ check_bench() {
     said=$(python3 - "$out/bench.json" <<'PYTHON'
 import json, sys
 bench = json.load(open(sys.argv[1]))
-print(bench["choice"]["line"], "|", bench["verdict"]["bottleneck"], f'{bench["verdict"]["factor"]:.1f}')
-sys.exit(len({row["settings"]["pin_memory"] for row in bench["rows"]}) != 2)
+rows = bench["rows"]
+workers = max(row["settings"]["num_workers"] for row in rows)
+print(bench["choice"]["line"], "|", bench["verdict"]["bottleneck"], f'{bench["verdict"]["factor"]:.1f},', end=" ")
+print(f'{len(rows)} rows of at most {workers} workers in {bench["search_s"]:.0f} s')
+sys.exit(
+    len({row["settings"]["pin_memory"] for row in rows if not row["settings"]["leat"]}) != 2
+    or not any(row["settings"]["leat"] and row["status"] == "ok" for row in rows)
+    or (bench["loader"]["device"], bench["loader"]["non_blocking"]) != ("cuda", True)
+    or bench["model"]["steps"] < 3
+    or workers > bench["limits"]["cpus"]
+)
 PYTHON
     ) || status=1
     row 'leat bench' "${said:-no result}" "$status"

@@ -453,12 +453,12 @@ class _Model:
         batch = self.bench.copies.cached(self.order)
         if len(self.spans) == self.warm():
             self.synchronise()
-            self.block = now()
+            self.block = self.began = now()
         self.given = now()
         return batch
 
     def warm(self):
-        """Steps to leave out: the first few allocate, compile and choose kernels."""
+        """Steps to leave out: the first few allocate, compile and choose kernels, however long."""
         return 3
 
     def enough(self, t):

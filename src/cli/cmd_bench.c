@@ -197,7 +197,8 @@ static void fill_limits(struct tune_limits *limits)
         limits->memory_bytes = free_bytes > 0 ? (int64_t)(MEMORY_SHARE * (double)free_bytes) : -1;
     limits->shm_bytes = machine.shm_total > 0 ? machine.shm_total - machine.shm_used : -1;
     /* Samples that wait (for a disk, a network) are worth more workers than CPUs; four times as
-     * many on a small machine hide 75 % of waiting. */
+     * many on a small machine hide 75 % of waiting. Those that compute are not:
+     * cost_most_workers(). */
     if (limits->most_workers < 0)
         limits->most_workers = (int)fmin(TUNE_MOST_WORKERS, fmax(8, 4 * floor(limits->cpus)));
 }
@@ -370,10 +371,11 @@ const struct command command_bench = {
              "Runs the script up to the first iteration of its training loader, and there\n"
              "measures that loader with other settings: num_workers, prefetch_factor,\n"
              "pin_memory (where there is a GPU), persistent_workers, and on request the batch\n"
-             "size. Then the script gets one cached batch again and again, to see what the\n"
-             "model could take, and is ended: nothing of it runs after that. Prints a table,\n"
-             "the verdict, and the DataLoader(...) line to paste. The script's own output\n"
-             "goes to stderr.\n"
+             "size. With a GPU, batches are copied to it as the script does in a first step,\n"
+             "and leat.DataLoader is measured too where it could make them. Then the script\n"
+             "gets one cached batch again and again, to see what the model could take, and is\n"
+             "ended: nothing of it runs after that. Prints a table, the verdict, and the\n"
+             "DataLoader(...) line to paste. The script's own output goes to stderr.\n"
              "\n"
              "  --batch-size N,...  measure these batch sizes too; the best is recommended\n"
              "  --memory AMOUNT     most memory of process and workers, such as 8G\n"

@@ -149,6 +149,20 @@ def test_a_slow_model_is_the_bottleneck(bench):
     assert 0.1 <= result["model"]["step_s"] < 0.3
 
 
+def test_a_slow_first_step_is_not_the_models_time(bench):
+    result = bench.run(
+        """
+        first = [3.5]  # it compiles
+        loader = DataLoader(Rows(256, 0.0001), batch_size=16)
+        train(loader, after=lambda: time.sleep(first.pop() if first else 0.002))
+        """,
+        "--max-workers",
+        "0",
+    )
+    assert result["model"]["steps"] > 50
+    assert 0.002 <= result["model"]["step_s"] < 0.1
+
+
 def test_the_script_is_not_run_to_its_end(bench):
     bench.run(
         """
