@@ -314,6 +314,14 @@ static void cpu_ratios(const struct collector *c, const struct sys_info *s, uint
     }
 }
 
+/* What other programs used of the whole machine. */
+static double others_ratio(const struct collector *c, const struct sys_info *s, double all)
+{
+    double busy = ratio(s->busy_ns, c->last_sys.busy_ns, all);
+    double run = ratio(c->run_cpu_ns, 0, all);
+    return busy < run ? 0 : busy - run;
+}
+
 static void sample_system(struct collector *c, uint64_t now)
 {
     struct sys_info s;
@@ -327,14 +335,15 @@ static void sample_system(struct collector *c, uint64_t now)
         store_add(c->writer, "sys_samples",
                   "t_ns,cpu_ratio,run_cpu_ratio,iowait_ratio,memory_total,memory_available,"
                   "swap_in_bytes,swap_out_bytes,swap_used_bytes,cpu_pressure,memory_pressure,"
-                  "io_pressure,shm_total,shm_used,steal_ratio",
-                  "udddddddddddddd", collector_relative(c, now), cpu, run_cpu,
+                  "io_pressure,shm_total,shm_used,steal_ratio,others_ratio",
+                  "uddddddddddddddd", collector_relative(c, now), cpu, run_cpu,
                   ratio(s.iowait_ns, b->iowait_ns, all), or_null(s.memory_total),
                   or_null(s.memory_available), or_null(s.swap_in_bytes), or_null(s.swap_out_bytes),
                   or_null(s.swap_used_bytes), ratio(s.cpu_stall_us, b->cpu_stall_us, us),
                   ratio(s.memory_stall_us, b->memory_stall_us, us),
                   ratio(s.io_stall_us, b->io_stall_us, us), or_null(s.shm_total),
-                  or_null(s.shm_used), ratio(s.steal_ns, b->steal_ns, all));
+                  or_null(s.shm_used), ratio(s.steal_ns, b->steal_ns, all),
+                  others_ratio(c, &s, all));
     }
     c->run_cpu_ns = 0;
     c->last_sys = s;

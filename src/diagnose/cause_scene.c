@@ -179,17 +179,19 @@ static void look_at_parts(struct scene *s)
  * was not sampled. */
 static void look_at_others(struct scene *s)
 {
-    struct mean taken = {0}, stolen = {0}, busy = {0};
+    struct mean taken = {0}, stolen = {0}, busy = {0}, beside = {0};
     for (size_t i = 0; i < s->facts->sys_sample_count; i++) {
         const struct sys_sample *sample = &s->facts->sys_samples[i];
         if (sample->t_ms < s->from_ms || sample->t_ms > s->to_ms)
             continue;
         mean_add(&taken, sample->cpu_ratio - sample->run_cpu_ratio);
         mean_add(&stolen, sample->steal_ratio);
+        mean_add(&beside, sample->others_ratio);
         mean_add(&busy, sample->cpu_ratio);
     }
     double cores = mean_of(&taken) * s->cores, theft = mean_of(&stolen) / mean_of(&busy);
     s->foreign_cores = cores > 0 ? cores : 0;
+    s->beside = mean_of(&beside);
     s->stolen = theft > 0 ? (theft < 1 ? theft : 1) : 0;
 }
 
@@ -432,12 +434,19 @@ static void give_back(struct what_if *w, double stolen)
     w->rest_cpu_ms *= 1 - stolen;
 }
 
+static int may_crowd(const struct scene *s, const struct what_if *w)
+{
+    return w->workers > 0 && w->workers + 1 > s->cores && s->beside >= BESIDE_LEAST;
+}
+
 /* What is not known is tried both ways:
  *   - others that compute share the cores thread by thread, or keep those they have, as a group of
  *     their own does (a session, a container);
  *   - without workers nobody has seen how late a worker at work answers. At once, or as late as
  *     Python that computes lets go of its lock: two tensors, five turns each, 5 ms a turn;
  *   - what the hypervisor took of the cores for other machines will be taken again, or not;
+ *   - where workers and training are more than the cores, and others are at work on the machine, a
+ *     worker finds a core by itself, or shares that of the training, which wakes it;
  *   - the play of the present settings gives the present step, or misses it by something that the
  *     other settings have as well. */
 static struct range gains_of(const struct scene *s, const struct what_if *then)
@@ -446,10 +455,10 @@ static struct range gains_of(const struct scene *s, const struct what_if *then)
     struct range gains = {INFINITY, 0};
     double left = s->cores - s->foreign_cores;
     double late = then->make_cpu_ms / what_if_make_ms(then) * LATE_MS;
-    for (int way = 0; way < 8; way++) {
+    for (int way = 0; way < 16; way++) {
         struct what_if now = present, new = *then;
         if ((way & 1 && s->foreign_cores == 0) || (way & 2 && s->loader->num_workers != 0) ||
-            (way & 4 && s->stolen == 0))
+            (way & 4 && s->stolen == 0) || (way & 8 && !may_crowd(s, &now) && !may_crowd(s, &new)))
             continue; /* nothing to be in doubt about */
         if (way & 1) {
             now.foreign = new.foreign = 0;
@@ -459,6 +468,8 @@ static struct range gains_of(const struct scene *s, const struct what_if *then)
             new.busy_extra_ms = late;
         if (way & 4)
             give_back(&new, s->stolen);
+        now.crowds = way & 8 && may_crowd(s, &now);
+        new.crowds = way & 8 && may_crowd(s, &new);
         double step_ms = what_if_step_ms(&new);
         widen(&gains, what_if_step_ms(&now) / step_ms);
         widen(&gains, s->wall_ms / step_ms);

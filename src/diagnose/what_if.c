@@ -20,6 +20,10 @@
  * from one end of a task to the next; between two of them nothing changes, and neither does the
  * rate. A step that computes in several threads (rest_cpu_ms above rest_ms) counts as so many.
  *
+ * That is a scheduler at its best. One that wakes a worker where its waker runs, and moves it only
+ * when another core has been idle for a while, has the training and the worker that it has just
+ * asked for a batch share one core, and all others the rest: so played where `crowds` is set.
+ *
  * A worker that is asked for a batch while it makes the next one answers late, because its Python
  * does one thing at a time: at the most busy_extra_ms, and no later than it has made that batch.
  */
@@ -178,31 +182,47 @@ static void begin_tasks(struct play *p)
         hand_over(p);
 }
 
+/* How fast computing goes: in the training, in the worker that it has just asked, in the others. */
+struct pace {
+    double training, asked, others;
+};
+
+static struct pace pace_of(const struct play *p)
+{
+    const struct worker *asked = &p->worker[p->taken % p->workers];
+    double training = p->stage == HANDS_OVER || p->stage == RESTS ? computing(&p->training) : 0;
+    double workers = 0, left = p->w->cores - 1;
+    for (int i = 0; i < p->workers; i++)
+        workers += p->worker[i].at_work ? computing(&p->worker[i].task) : 0;
+    double rate = rate_of(p->w, training + workers);
+    if (!p->w->crowds || !(training > 0) || !asked->at_work || !(computing(&asked->task) > 0))
+        return (struct pace){rate, rate, rate};
+    double half = fmin(rate, 0.5), rest = training + workers - 2 + p->w->foreign;
+    return (struct pace){half, half, rest > left && left > 0 ? left / rest : 1};
+}
+
 /* Time passes until the first task ends; gives how much. */
 static double pass_time(struct play *p)
 {
-    double threads = 0, ms = INFINITY;
-    int training = p->stage == HANDS_OVER || p->stage == RESTS;
-    for (int i = 0; i < p->workers; i++)
-        threads += p->worker[i].at_work ? computing(&p->worker[i].task) : 0;
-    threads += training ? computing(&p->training) : 0;
-    double rate = rate_of(p->w, threads);
+    double ms = INFINITY;
+    int training = p->stage == HANDS_OVER || p->stage == RESTS, asked = p->taken % p->workers;
+    struct pace pace = pace_of(p);
     for (int i = 0; i < p->workers; i++)
         if (p->worker[i].at_work)
-            ms = fmin(ms, left_ms(&p->worker[i].task, rate));
+            ms = fmin(ms, left_ms(&p->worker[i].task, i == asked ? pace.asked : pace.others));
     if (p->pinning)
-        ms = fmin(ms, left_ms(&p->pin, rate));
+        ms = fmin(ms, left_ms(&p->pin, 1));
     if (training)
-        ms = fmin(ms, left_ms(&p->training, rate));
+        ms = fmin(ms, left_ms(&p->training, pace.training));
     if (p->stage == ANSWERED_LATE)
         ms = fmin(ms, p->late_ms);
     for (int i = 0; i < p->workers; i++)
         if (p->worker[i].at_work)
-            advance(&p->worker[i].task, ms, rate);
+            advance(&p->worker[i].task, ms, i == asked ? pace.asked : pace.others);
     if (p->pinning)
-        advance(&p->pin, ms, rate);
+        advance(&p->pin, ms, 1);
     if (training)
-        advance(&p->training, ms, rate);
+        advance(&p->training, ms, pace.training);
     p->late_ms -= ms;
     return ms;
 }

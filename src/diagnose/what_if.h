@@ -24,6 +24,7 @@ struct what_if {
     /* the machine */
     double cores;   /* that the run may use; 0: as many as it likes */
     double foreign; /* threads of other programs, running or ready to, that share them */
+    int crowds;     /* the training and the worker that it wakes stay on one core */
 };
 
 /* Milliseconds a step, epoch starts included. */

@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 7;            -- the same number as meta.schema
+PRAGMA user_version = 8;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -204,7 +204,8 @@ CREATE TABLE sys_samples (       -- the machine (or the cgroup's limits); ratios
     t_ns INTEGER, cpu_ratio REAL, run_cpu_ratio REAL, iowait_ratio REAL, memory_total INTEGER,
     memory_available INTEGER, swap_in_bytes INTEGER, swap_out_bytes INTEGER, swap_used_bytes INTEGER,
     cpu_pressure REAL, memory_pressure REAL, io_pressure REAL, shm_total INTEGER, shm_used INTEGER,
-    steal_ratio REAL             -- taken by the hypervisor for other machines
+    steal_ratio REAL,            -- taken by the hypervisor for other machines
+    others_ratio REAL            -- of all CPUs, also those that the run may not use: other programs' part
 );
 CREATE TABLE gpu_samples (       -- GPUs of this run only, from NVML
     t_ns INTEGER, gpu TEXT, utilization REAL, memory_used INTEGER, memory_total INTEGER,

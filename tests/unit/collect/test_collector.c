@@ -445,6 +445,7 @@ static void test_samples(void **state)
     assert_int_equal(ask("SELECT count(*) FROM sys_samples WHERE cpu_ratio < 0 OR cpu_ratio > 1 OR "
                          "run_cpu_ratio > 1"),
                      0);
+    assert_true(ask("SELECT count(*) FROM sys_samples WHERE others_ratio BETWEEN 0 AND 1") >= 1);
     assert_true(ask("SELECT max(rss_bytes) FROM proc_samples") > 0);
     assert_string_equal(ask_text("SELECT typeof(rss_bytes) FROM proc_samples"), "integer");
     assert_true(ask("SELECT value FROM meta WHERE key = 'cpus'") >= 0);

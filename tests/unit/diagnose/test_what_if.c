@@ -88,6 +88,28 @@ static void test_workers_slow_the_step(void **state)
     near(what_if_step_ms(&w), 12, 0.001);
 }
 
+/* The worker that the training wakes stays on its core: the 12 of the step take 24, in which the
+ * other core makes more than is wanted. A step that waits shares nothing. */
+static void test_workers_on_the_core_of_the_step(void **state)
+{
+    struct what_if w = steady(20, 12, 2);
+    w.make_cpu_ms = 20;
+    w.rest_cpu_ms = 12;
+    w.cores = 2;
+    w.crowds = 1;
+    near(what_if_step_ms(&w), 24, 0.01);
+    w.make_cpu_ms = 6; /* the rest of the making comes first, and waits */
+    near(what_if_step_ms(&w), 12, 0.001);
+    w = steady(4, 12, 2);
+    w.make_cpu_ms = 4;
+    w.rest_cpu_ms = 12;
+    w.cores = 2;
+    w.crowds = 1;
+    near(what_if_step_ms(&w), 16, 0.01); /* 8 beside the making, 8 alone */
+    w.rest_cpu_ms = 0;
+    near(what_if_step_ms(&w), 12, 0.001);
+}
+
 /* A step that computes in two threads wants two cores. */
 static void test_threads_of_the_step(void **state)
 {
@@ -185,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_spread_costs),
         cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_workers_slow_the_step),
+        cmocka_unit_test(test_workers_on_the_core_of_the_step),
         cmocka_unit_test(test_threads_of_the_step),
         cmocka_unit_test(test_busy_workers_hand_over_late),
         cmocka_unit_test(test_unknown_times),
