@@ -28,8 +28,8 @@ from leat import _bench_call, _bench_device, _bench_loader, _patch
 
 now = time.perf_counter
 _SAY_EVERY_S = 0.05
-# Batches handed out to see a copy. A script that only looks at its first batch copies none of it.
-_MOST_FIRST = 2
+# Batches handed out to see a copy. A script may only look at its first batch, or fetch some ahead.
+_MOST_FIRST = 4
 
 _state = None  # the one _Bench of this process
 

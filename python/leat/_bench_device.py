@@ -84,11 +84,11 @@ class Watch:
 
     def __init__(self, torch):
         self.torch = torch
-        self.leaves = []
+        self.given = []  # the tensors of each batch: a script may fetch one before it copies another
         self.copies = []  # (bytes, place or None, device, non_blocking)
 
     def begin(self, batch):
-        self.leaves = tensors(batch)
+        self.given.append(tensors(batch))
         tensor = self.torch.Tensor
         _patch.patch(tensor, "to", self._make_move)
         _patch.patch(tensor, "cuda", self._make_move)
@@ -120,7 +120,7 @@ class Watch:
             # In every form of these calls the first truth value is non_blocking.
             given = [value for value in args if isinstance(value, bool)]
             non_blocking = bool(kwargs.get("non_blocking", given[0] if given else False))
-            place = [i for i, leaf in enumerate(self.leaves) if leaf is source]
+            place = [i for batch in self.given for i, t in enumerate(batch) if t is source]
             copied = _bytes(source), place[0] if place else None, there.device, non_blocking
             self.copies.append(copied)
         except Exception:  # something that only looks like a tensor

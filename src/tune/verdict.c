@@ -37,7 +37,7 @@ static double rate_best(const struct tune_result *r)
 static void judge_alone(const struct tune_result *r, struct tune_verdict *v, double now,
                         double best)
 {
-    if (!(best > 0) && (r->interrupted || r->out_of_time))
+    if (!(best > 0) && (r->interrupted || r->out_of_time || r->row_count == 0))
         snprintf(v->sentence, sizeof v->sentence,
                  "It ended before any settings had been measured: nothing can be recommended.");
     else if (!(best > 0))

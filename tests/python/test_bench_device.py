@@ -107,6 +107,27 @@ def test_a_first_batch_that_does_not_come(bench):  # noqa: F811
     assert result["choice"] is None
 
 
+def test_a_script_of_one_step(bench):  # noqa: F811
+    result = bench.run(
+        IN_MEMORY + "x, y = next(iter(DataLoader(data, batch_size=64)))\nx.to(device)\n", status=1
+    )
+    assert result["rows"] == [] and result["choice"] is None
+    assert "ended within its first steps" in result["model"]["error"]
+    assert result["verdict"]["sentence"].startswith("It ended before any settings")
+
+
+def test_a_look_at_another_loader(bench):  # noqa: F811
+    result = bench.run(
+        IN_MEMORY
+        + "next(iter(DataLoader(data, batch_size=32)))\n"
+        + "train_there(DataLoader(data, batch_size=64))\n",
+        "--max-workers",
+        "0",
+    )
+    assert result["choice"]["settings"]["batch_size"] == 32  # the first is the one; see --loader
+    assert result["model"]["error"] == "the script made no further steps"
+
+
 # ---- what is seen of a step
 
 
@@ -153,6 +174,16 @@ def test_only_what_the_script_copies():
     there = way.put(batch)
     kinds = there[0].device.type, there[1]["lengths"].device.type, there[1]["y"].device.type
     assert kinds == ("meta", "cpu", "meta")
+
+
+def test_a_batch_that_was_fetched_before():
+    watch = _bench_device.Watch(torch)
+    first, second = torch.ones(8), torch.ones(8)
+    for batch in (first, second):
+        watch.begin(batch)
+    first.to("meta", non_blocking=True)
+    watch.end()
+    assert watch.way().places == {0}
 
 
 def test_what_is_computed_first():
