@@ -15,7 +15,7 @@ struct spare {
 
 struct chunk_cache {
     /* Set once. */
-    uint64_t budget_bytes;
+    uint64_t budget_bytes, lately_bytes;
     uint64_t buckets; /* a power of two */
 
     pthread_mutex_t lock;
@@ -24,6 +24,8 @@ struct chunk_cache {
     /* Under the lock. */
     struct cached_chunk **bucket;
     struct cached_chunk *oldest, *newest; /* all chunks, by their last use */
+    struct cached_chunk *border;          /* the oldest of those used lately; NULL: none is */
+    uint64_t used_lately_bytes;
     struct spare *spares;
     struct chunk_cache_stats stats;
 
@@ -87,12 +89,14 @@ static uint64_t buckets_for(uint64_t chunks)
     return buckets;
 }
 
-struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t chunk_bytes)
+struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t lately_bytes,
+                                    uint64_t chunk_bytes)
 {
     struct chunk_cache *cache = mem_alloc(sizeof *cache);
     if (!cache)
         return NULL;
     cache->budget_bytes = budget_bytes;
+    cache->lately_bytes = lately_bytes;
     cache->buckets = buckets_for(budget_bytes / (chunk_bytes ? chunk_bytes : 1));
     if (!(cache->bucket = mem_alloc_array(cache->buckets, sizeof *cache->bucket))) {
         mem_free(cache);
@@ -150,8 +154,20 @@ static struct cached_chunk *find(struct chunk_cache *cache, uint64_t field, uint
     return chunk;
 }
 
+/* The oldest of those used lately is so no more. */
+static void move_border(struct chunk_cache *cache)
+{
+    cache->border->lately = 0;
+    cache->used_lately_bytes -= cache->border->room;
+    cache->border = cache->border->newer;
+}
+
 static void unlink_by_age(struct chunk_cache *cache, struct cached_chunk *chunk)
 {
+    if (chunk == cache->border)
+        move_border(cache);
+    else if (chunk->lately)
+        cache->used_lately_bytes -= chunk->room;
     *(chunk->older ? &chunk->older->newer : &cache->oldest) = chunk->newer;
     *(chunk->newer ? &chunk->newer->older : &cache->newest) = chunk->older;
 }
@@ -162,6 +178,12 @@ static void link_as_newest(struct chunk_cache *cache, struct cached_chunk *chunk
     chunk->newer = NULL;
     *(cache->newest ? &cache->newest->newer : &cache->oldest) = chunk;
     cache->newest = chunk;
+    chunk->lately = 1;
+    cache->used_lately_bytes += chunk->room;
+    if (!cache->border)
+        cache->border = chunk;
+    while (cache->used_lately_bytes > cache->lately_bytes && cache->border != chunk)
+        move_border(cache);
 }
 
 static void unlink_all(struct chunk_cache *cache, struct cached_chunk *chunk)
@@ -181,10 +203,16 @@ static void drop(struct chunk_cache *cache, struct cached_chunk *chunk)
     mem_free(chunk);
 }
 
-/* The oldest that nobody reads. Those in use are few and mostly young, so this is a short walk. */
+/* The one to go next that nobody reads. Those in use are few and mostly the newest, so these are
+ * short walks. */
 static struct cached_chunk *find_idle(struct chunk_cache *cache)
 {
-    struct cached_chunk *chunk = cache->oldest;
+    struct cached_chunk *chunk = cache->border ? cache->border->older : cache->newest;
+    while (chunk && chunk->pins)
+        chunk = chunk->older;
+    if (chunk)
+        return chunk;
+    chunk = cache->border;
     while (chunk && chunk->pins)
         chunk = chunk->newer;
     return chunk;

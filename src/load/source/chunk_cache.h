@@ -5,8 +5,17 @@
  *             ──► BUSY      another thread is unpacking it: take another first, or wait for it
  *
  * So no chunk is unpacked by two threads at once. Chunks that are not pinned go when memory is
- * needed, the one that was not used for longest first; their memory is used again. The budget is
- * exceeded only by what is pinned: one chunk a thread.
+ * needed, and their memory is used again. The budget is exceeded only by what is pinned: one chunk
+ * a thread.
+ *
+ *     used   long ago …………………………… │ … lately (the window that is read)
+ *                      goes first ──┘
+ *
+ * Which one goes: epochs read a file from its beginning to its end again and again, so what was
+ * used longest ago is what is wanted next. Of those that are not in use lately the last one used
+ * goes first; a part of the file thus stays from epoch to epoch, as large as the budget beyond
+ * `lately_bytes`. Were it the oldest, each chunk would go just before it is wanted. What was used
+ * lately goes only when nothing else is left, the oldest first.
  *
  * After fork() the child has the chunks too. The lock is held over the fork, so that the lists are
  * whole; what the threads of the parent were unpacking is dropped there, and what they had pinned
@@ -26,14 +35,18 @@ struct cached_chunk {
     uint64_t field, number; /* what it is */
     uint32_t pins;
     int ready;
+    int lately; /* used so */
     struct cached_chunk *bucket_next;
     struct cached_chunk *older, *newer;
 };
 
 enum chunk_take { CHUNK_READY, CHUNK_FILL, CHUNK_BUSY };
 
-/* NULL when out of memory. `chunk_bytes` is that of a usual chunk: it sizes the table. */
-struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t chunk_bytes);
+/* NULL when out of memory. `lately_bytes`: what is read again and again before the reader goes on;
+ * of them all, the budget and more: the oldest goes first. `chunk_bytes` is that of a usual chunk:
+ * it sizes the table. */
+struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t lately_bytes,
+                                    uint64_t chunk_bytes);
 void chunk_cache_free(struct chunk_cache *cache); /* takes NULL; nothing may be pinned */
 
 /* One of enum chunk_take, or -ENOMEM. With `wait` never CHUNK_BUSY. */

@@ -44,7 +44,11 @@
 #define CACHE_MOST_BYTES (UINT64_C(1) << 30)
 #define CACHE_SHARE      8
 
-#define BLOCK_SAMPLES    256 /* of a request that are sorted together */
+/* Of the cache, what the window that is read takes, and a part of the next: threads end the one
+ * while they begin the other. The rest keeps chunks for the next epoch. */
+#define LATELY_WINDOWS 1.25
+
+#define BLOCK_SAMPLES  256 /* of a request that are sorted together */
 
 /* Unpacking by libdeflate runs at about a byte a nanosecond. */
 #define UNPACK_NS_PER_BYTE 1.0
@@ -512,7 +516,8 @@ static int set_cache(struct hdf5_source *s, uint64_t asked_bytes, struct leat_er
     int64_t fit = (int64_t)((double)budget / 2 / sample_bytes) / rows;
     int64_t want = (WINDOW_SAMPLES + rows - 1) / rows;
     s->base.window = (fit < 1 ? 1 : fit < want ? fit : want) * rows;
-    if (!(s->cache = chunk_cache_new(budget, smallest)))
+    double lately_bytes = LATELY_WINDOWS * (double)s->base.window * sample_bytes;
+    if (!(s->cache = chunk_cache_new(budget, (uint64_t)lately_bytes, smallest)))
         return err_set(err, -ENOMEM, "No memory for the chunks of %s.", s->file.path);
     return 0;
 }

@@ -178,7 +178,7 @@ static void use_by_threads(struct shared *s)
 
 static void test_each_chunk_once(void **state)
 {
-    struct shared s = {.cache = chunk_cache_new(CHUNKS * ROOM, ROOM)};
+    struct shared s = {.cache = chunk_cache_new(CHUNKS * ROOM, 2 * ROOM, ROOM)};
     use_by_threads(&s);
     for (int i = 0; i < CHUNKS; i++)
         assert_int_equal(s.filled[i], 1);
@@ -187,7 +187,7 @@ static void test_each_chunk_once(void **state)
 
 static void test_budget(void **state)
 {
-    struct shared s = {.cache = chunk_cache_new(5 * ROOM, ROOM)};
+    struct shared s = {.cache = chunk_cache_new(5 * ROOM, 2 * ROOM, ROOM)};
     use_by_threads(&s);
     struct chunk_cache_stats stats = chunk_cache_stats(s.cache);
     assert_true(stats.bytes <= 5 * ROOM && stats.most_bytes <= (5 + THREADS) * ROOM);
@@ -198,7 +198,7 @@ static void test_budget(void **state)
 /* The one that was not used for longest goes first. */
 static void test_the_oldest_goes(void **state)
 {
-    struct shared s = {.cache = chunk_cache_new(3 * ROOM, ROOM)};
+    struct shared s = {.cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM)};
     static const uint64_t order[] = {0, 1, 2, 0, 3, 0, 2, 1};
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         use_chunk(&s, order[i], 1);
@@ -208,10 +208,28 @@ static void test_the_oldest_goes(void **state)
     chunk_cache_free(s.cache);
 }
 
+/* Epochs over 10 chunks, in windows of 2 that are used some times, with room for 6: some 4 stay
+ * from epoch to epoch. By age alone not one would. */
+static void test_a_part_stays_over_epochs(void **state)
+{
+    struct shared s = {.cache = chunk_cache_new(6 * ROOM, 2 * ROOM, ROOM)};
+    uint64_t before = 0;
+    for (int epoch = 0; epoch < 20; epoch++) {
+        for (uint64_t window = 0; window < 10; window += 2)
+            for (int use = 0; use < 6; use++)
+                use_chunk(&s, window + (uint64_t)use % 2, 1);
+        uint64_t filled = chunk_cache_stats(s.cache).filled;
+        assert_in_range(filled - before, epoch ? 4 : 10, epoch ? 7 : 10);
+        before = filled;
+    }
+    assert_int_equal(chunk_cache_stats(s.cache).most_bytes, 6 * ROOM);
+    chunk_cache_free(s.cache);
+}
+
 /* A chunk that could not be unpacked is nobody's: the next one tries again. */
 static void test_failure_is_not_kept(void **state)
 {
-    struct chunk_cache *cache = chunk_cache_new(3 * ROOM, ROOM);
+    struct chunk_cache *cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM);
     struct cached_chunk *chunk;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(chunk_cache_take(cache, 0, 7, ROOM, 1, &chunk), CHUNK_FILL);
@@ -224,7 +242,7 @@ static void test_failure_is_not_kept(void **state)
 /* A child that was forked while others unpacked, pinned and took a scratch has all of it again. */
 static void test_fork(void **state)
 {
-    struct chunk_cache *cache = chunk_cache_new(3 * ROOM, ROOM);
+    struct chunk_cache *cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM);
     struct cached_chunk *pinned, *filling, *again;
     assert_int_equal(chunk_cache_take(cache, 0, 1, ROOM, 1, &pinned), CHUNK_FILL);
     memset(pinned->bytes, 1, ROOM);
@@ -263,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_each_chunk_once),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_the_oldest_goes),
+        cmocka_unit_test(test_a_part_stays_over_epochs),
         cmocka_unit_test(test_failure_is_not_kept),
         cmocka_unit_test(test_fork),
     };
