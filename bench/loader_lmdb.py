@@ -4,8 +4,9 @@
 
 100 000 values of 4096 bytes, float32, shuffled, batches of 256. torch gets its best of 0 to 4
 workers, and lmdb what its users know to be fast: an environment for each worker with one
-transaction that stays open, readahead and locks off, buffers in place of copies, np.frombuffer.
-How rates are taken is said in loader.py. Prints a table and the bar, which the exit status follows.
+transaction that stays open, readahead and locks off, buffers in place of copies, np.frombuffer; once
+with a get() for each sample, once with a getmulti() for each batch. How rates are taken is said in
+loader.py. Prints a table and the bars, which the exit status follows.
 """
 
 import argparse
@@ -29,10 +30,7 @@ class Values:
     def __len__(self):
         return self.count
 
-    def __getitem__(self, i):
-        import numpy
-        import torch
-
+    def open(self):
         if self.transaction is None:  # once in each worker
             import warnings
 
@@ -41,8 +39,25 @@ class Values:
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             env = lmdb.open(self.path, readonly=True, lock=False, readahead=False, meminit=False)
             self.transaction = env.begin(buffers=True)
-        value = self.transaction.get(b"%08d" % i)
+        return self.transaction
+
+    def __getitem__(self, i):
+        import numpy
+        import torch
+
+        value = self.open().get(b"%08d" % i)
         return torch.from_numpy(numpy.frombuffer(value, numpy.float32))
+
+
+class ValuesTogether(Values):
+    """The same with one call of lmdb for a batch."""
+
+    def __getitems__(self, indices):
+        import numpy
+        import torch
+
+        found = self.open().cursor().getmulti([b"%08d" % i for i in indices])
+        return [torch.from_numpy(numpy.frombuffer(value, numpy.float32)) for _, value in found]
 
 
 def lmdb_data(job):
@@ -50,7 +65,7 @@ def lmdb_data(job):
         import leat
 
         return leat.data.Lmdb(job["path"], ("float32", (1024,)))
-    return Values(job["path"], job["rows"])
+    return (ValuesTogether if job["together"] else Values)(job["path"], job["rows"])
 
 
 loader.DATA["lmdb"] = lmdb_data
@@ -62,7 +77,9 @@ class Run(loader.Run):
     def lmdb(self, bars):
         path, rows = os.path.join(self.folder, "values"), self.scaled(100_000)
         write_values(path, rows)
-        self.rates("lmdb values", BAR, bars, data="lmdb", path=path, rows=rows, batch=256)
+        job = {"data": "lmdb", "path": path, "rows": rows, "batch": 256}
+        self.rates("lmdb, get() a sample", BAR, bars, together=False, **job)
+        self.rates("lmdb, getmulti() a batch", BAR, bars, together=True, **job)
 
 
 def write_values(path, rows):
