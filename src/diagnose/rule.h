@@ -87,7 +87,8 @@ double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct fi
 /* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what
  * was charged to `phases`, names parted by blanks, and how much of it was idle. What follows a wait
  * for a copy is charged to h2d. False: there is no such clock, or it has seen too little. */
-#define CLOCK_PHASES "input h2d forward backward optimizer sync allocator other" /* all of them */
+#define CLOCK_PHASES /* all of them */                                                             \
+    "input h2d forward backward optimizer sync allocator other launch"
 struct gpu_share {
     double device, idle;
 };

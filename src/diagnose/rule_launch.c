@@ -1,16 +1,19 @@
 /* rule_launch.c: LAUNCH-BOUND: inside forward, backward and optimizer the device waits for the host
- * to launch something. Only the clock of the device can tell, and it sees pauses of 250 us and
- * more: below that, kernels that are too small for their launches are not found by this rule. */
+ * to launch something. Only the clock of the device can tell: pauses of 250 us and more by events,
+ * in the phase that they are in; shorter ones by samples, which are of the launches. The cures
+ * differ: a long pause is Python that has nothing to do with launching, short ones are kernels too
+ * small for their launches. */
 #include "diagnose/rule.h"
 
 #include <string.h>
 
-#define COMPUTE_PHASES "forward backward optimizer"
+#define BETWEEN_LAUNCHES "launch"
+#define COMPUTE_PHASES   "forward backward optimizer " BETWEEN_LAUNCHES
 
 static const char *largest_gap(const struct facts *facts, const struct rank_facts *r,
                                double *ret_idle)
 {
-    static const char *const names[] = {"forward", "backward", "optimizer"};
+    static const char *const names[] = {"forward", "backward", "optimizer", BETWEEN_LAUNCHES};
     const char *largest = names[0];
     *ret_idle = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -21,6 +24,34 @@ static const char *largest_gap(const struct facts *facts, const struct rank_fact
         }
     }
     return largest;
+}
+
+static void say_of_phase(struct finding *f, double idle, double wall_ms, const char *largest,
+                         double largest_idle)
+{
+    finding_say(
+        f,
+        "Inside forward, backward and optimizer the GPU stands idle for %.0f %% of the time, "
+        "%.2f ms a step, while Python is at work between two launches; most of it in the %s "
+        "(%.0f %%).",
+        100 * idle, idle * wall_ms, largest, 100 * largest_idle);
+    finding_advise(f,
+                   "Take out of the %s what is no work for the GPU (Python loops, numpy, logging, "
+                   "hooks), or do it while the GPU has work queued; torch.compile and CUDA graphs "
+                   "launch with less Python.",
+                   largest);
+}
+
+static void say_of_launches(struct finding *f, double idle, double wall_ms)
+{
+    finding_say(f,
+                "The GPU stands idle for %.0f %% of the time or more, %.2f ms a step, between "
+                "launches that follow each other closely: its kernels are done before Python has "
+                "launched the next.",
+                100 * idle, idle * wall_ms);
+    finding_advise(f, "Fewer and larger kernels: torch.compile, CUDA graphs (mode="
+                      "\"reduce-overhead\"), a larger batch, fused=True or foreach=True for the "
+                      "optimizer, one operation in place of a Python loop over small tensors.");
 }
 
 void rule_launch(const struct facts *facts, struct findings *found)
@@ -39,17 +70,10 @@ void rule_launch(const struct facts *facts, struct findings *found)
         return;
     f->share = gpu.idle;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
-    finding_say(
-        f,
-        "Inside forward, backward and optimizer the GPU stands idle for %.0f %% of the time, "
-        "%.2f ms a step, while Python is at work between two launches; most of it in the %s "
-        "(%.0f %%).",
-        100 * gpu.idle, gpu.idle * wall_ms, largest, 100 * largest_idle);
-    finding_advise(f,
-                   "Take out of the %s what is no work for the GPU (Python loops, numpy, logging, "
-                   "hooks), or do it while the GPU has work queued; torch.compile and CUDA graphs "
-                   "launch with less Python.",
-                   largest);
+    if (strcmp(largest, BETWEEN_LAUNCHES) == 0)
+        say_of_launches(f, gpu.idle, wall_ms);
+    else
+        say_of_phase(f, gpu.idle, wall_ms, largest, largest_idle);
     finding_prove(f, "GPU idle in compute", gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
                   (long long)r->pid);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - gpu.idle));

@@ -36,35 +36,36 @@ struct probe_dim3 { /* dim3: passed by value */
     X(name,                                                                                        \
       (const void *kernel, struct probe_dim3 grid, struct probe_dim3 block, void **values,         \
        size_t shared, void *stream),                                                               \
-      (kernel, grid, block, values, shared, stream), launch_class(stream), 0, gpu_clock_after())
+      (kernel, grid, block, values, shared, stream), launch_class(stream), 0,                      \
+      gpu_clock_launched(end))
 
 #define PROBE_LAUNCH_EX(X, name)                                                                   \
     X(name, (const void *config, const void *kernel, void **values), (config, kernel, values),     \
-      launch_class(config_stream(config)), 0, gpu_clock_after())
+      launch_class(config_stream(config)), 0, gpu_clock_launched(end))
 
 #define PROBE_GRAPH_LAUNCH(X, name)                                                                \
     X(name, (void *graph, void *stream), (graph, stream),                                          \
-      (launch_class(stream), LEAT_CUDA_GRAPH_LAUNCH), 0, gpu_clock_after())
+      (launch_class(stream), LEAT_CUDA_GRAPH_LAUNCH), 0, gpu_clock_launched(end))
 
 #define PROBE_COPY(X, name)                                                                        \
     X(name, (void *to, const void *from, size_t n, int kind), (to, from, n, kind),                 \
-      copy_begins(kind, to, from, NULL, n), n, gpu_clock_copy_ends())
+      copy_begins(kind, to, from, NULL, n), n, gpu_clock_copy_ends(end))
 
 #define PROBE_COPY_ASYNC(X, name)                                                                  \
     X(name, (void *to, const void *from, size_t n, int kind, void *stream),                        \
       (to, from, n, kind, stream), copy_begins(kind, to, from, stream, n), n,                      \
-      gpu_clock_copy_ends())
+      gpu_clock_copy_ends(end))
 
 #define PROBE_COPY_2D_ASYNC(X, name)                                                               \
     X(name,                                                                                        \
       (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,               \
        size_t height, int kind, void *stream),                                                     \
       (to, to_pitch, from, from_pitch, width, height, kind, stream),                               \
-      copy_begins(kind, to, from, stream, width *height), width *height, gpu_clock_copy_ends())
+      copy_begins(kind, to, from, stream, width *height), width *height, gpu_clock_copy_ends(end))
 
 #define PROBE_FILL_ASYNC(X, name)                                                                  \
     X(name, (void *to, int value, size_t n, void *stream), (to, value, n, stream),                 \
-      (gpu_clock_before(), LEAT_CUDA_MEMSET), n, gpu_clock_after())
+      (gpu_clock_before(true), LEAT_CUDA_MEMSET), n, gpu_clock_launched(end))
 
 /* One handle. */
 #define PROBE_HANDLE(X, name, class)                                                               \
@@ -148,9 +149,10 @@ struct probe_dim3 { /* dim3: passed by value */
       (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
        unsigned shared, void *stream, void **values, void **extra),                                \
       (kernel, gx, gy, gz, bx, by, bz, shared, stream, values, extra), launch_class(stream), 0,    \
-      gpu_clock_after())                                                                           \
+      gpu_clock_launched(end))                                                                     \
     X(cuLaunchKernelEx, (const void *config, void *kernel, void **values, void **extra),           \
-      (config, kernel, values, extra), launch_class(config_stream(config)), 0, gpu_clock_after())  \
+      (config, kernel, values, extra), launch_class(config_stream(config)), 0,                     \
+      gpu_clock_launched(end))                                                                     \
     PROBE_GRAPH_LAUNCH(X, cuGraphLaunch)                                                           \
     X(cuMemcpyAsync, (uint64_t to, uint64_t from, size_t n, void *stream), (to, from, n, stream),  \
       copy_class(COPY_DEFAULT, (void *)to, (const void *)from), n, (void)0)                        \
@@ -175,7 +177,7 @@ struct probe_dim3 { /* dim3: passed by value */
  *     X(name, parameters, arguments, before, after)        `after` sees the call's `result`
  */
 #define PROBE_CUDA_NOTICED(X)                                                                      \
-    X(cudaGetDevice, (int *device), (device), gpu_clock_asked(), gpu_clock_after())                \
+    X(cudaGetDevice, (int *device), (device), gpu_clock_asked(), gpu_clock_answered())             \
     X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), gpu_clock_capture(1),      \
       gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
     X(cudaStreamBeginCaptureToGraph,                                                               \

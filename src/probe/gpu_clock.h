@@ -20,17 +20,32 @@
  * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
  * gap is GAP_US without a beat.
  *
+ * Shorter pauses are too many for two events each; a device whose kernels are too small for their
+ * launches stands idle in thousands of them a step. They are sampled: at random moments, which know
+ * nothing of the training's rhythm, the driver is asked whether the stream is empty.
+ *
+ *     host    launch ...... launch ...... launch ......
+ *     device       ██            ██            ██
+ *     seen         ████          ████          ████       busy until the host can see the end
+ *     asked          ^      ^            ^        ^
+ *
+ * The host sees an end some microseconds late, as the device sees a launch late; so a stream that
+ * is not empty is asked once more DARK_NS after the moment. A moment inside a launch is the state
+ * before a launch, and is asked for before the next. Each moment that found the stream empty, in
+ * time of which no events tell, stands for MOMENT_NS of idle time, which is charged to the
+ * launches. A device that is slower to answer than DARK_NS hides the rest of it: no less than that
+ * was idle.
+ *
  * What a copy to the device takes on that stream is idle time too, charged to the transfer: nothing
  * computes on it meanwhile.
  *
  * Guarantees
  *   - No synchronisation, no thread, bounded memory. Nothing while a graph is being captured.
  *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it, whole
- *     steps are left out, so short steps are sampled.
+ *     steps are left out, so short steps, and those of very many launches, are sampled.
  *   - Whatever the driver refuses ends the clock and nothing else.
  *
- * Not seen: idle time between launches that follow each other more closely than a gap; work on
- * other streams and other devices than those of the training's thread.
+ * Not seen: work on other streams and other devices than those of the training's thread.
  */
 #ifndef LEAT_PROBE_GPU_CLOCK_H
 #define LEAT_PROBE_GPU_CLOCK_H
@@ -46,6 +61,8 @@ struct gpu_clock { /* what every call looks at; written by whoever holds the clo
     _Atomic uint32_t beats;      /* since the phase began */
     _Atomic uint32_t fresh;      /* since the last event */
     _Atomic uint32_t site;       /* the beat after which the next event is due */
+    _Atomic uint64_t moment;     /* ticks: when the stream is to be asked next */
+    _Atomic bool moment_in_call; /* it fell into a launch */
 };
 extern struct gpu_clock gpu_clock;
 
@@ -57,6 +74,7 @@ struct gpu_clock_thread {
 extern __thread struct gpu_clock_thread gpu_clock_thread __attribute__((tls_model("initial-exec")));
 
 void gpu_clock_pause_ends(uint64_t now_ticks);
+void gpu_clock_moment_comes(void);
 void gpu_clock_site_comes(void);
 
 /* Whether what this thread does is done to the stream of the clock. */
@@ -73,7 +91,7 @@ static inline void gpu_clock_count(_Atomic uint32_t *counter)
 }
 
 /* Around a beat. */
-static inline void gpu_clock_before(void)
+static inline void gpu_clock_before(bool launches)
 {
     if (!gpu_clock_follows())
         return;
@@ -82,6 +100,9 @@ static inline void gpu_clock_before(void)
     if (pause > atomic_load_explicit(&gpu_clock.gap_ticks, memory_order_relaxed) ||
         atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
         gpu_clock_pause_ends(now);
+    else if (now >= atomic_load_explicit(&gpu_clock.moment, memory_order_relaxed) &&
+             (launches || !atomic_load_explicit(&gpu_clock.moment_in_call, memory_order_relaxed)))
+        gpu_clock_moment_comes();
     atomic_store_explicit(&gpu_clock.last_ticks, now, memory_order_relaxed);
     gpu_clock_count(&gpu_clock.beats);
     gpu_clock_count(&gpu_clock.fresh);
@@ -96,30 +117,44 @@ static inline void gpu_clock_asked(void)
         call_ticks() - atomic_load_explicit(&gpu_clock.last_ticks, memory_order_relaxed) <
             atomic_load_explicit(&gpu_clock.gap_ticks, memory_order_relaxed) / ECHO_PART)
         return;
-    gpu_clock_before();
+    gpu_clock_before(false);
 }
 
-static inline void gpu_clock_after(void)
+/* Such a call takes no time to speak of. */
+static inline void gpu_clock_answered(void)
+{
+    if (gpu_clock_follows() && !atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed) &&
+        atomic_load_explicit(&gpu_clock.beats, memory_order_relaxed) ==
+            atomic_load_explicit(&gpu_clock.site, memory_order_relaxed))
+        gpu_clock_site_comes();
+}
+
+static inline void gpu_clock_after(uint64_t now)
 {
     if (!gpu_clock_follows() || atomic_load_explicit(&gpu_clock.drained, memory_order_relaxed))
         return;
-    atomic_store_explicit(&gpu_clock.last_ticks, call_ticks(), memory_order_relaxed);
-    if (atomic_load_explicit(&gpu_clock.beats, memory_order_relaxed) ==
-        atomic_load_explicit(&gpu_clock.site, memory_order_relaxed))
-        gpu_clock_site_comes();
+    atomic_store_explicit(&gpu_clock.last_ticks, now, memory_order_relaxed);
+    gpu_clock_answered();
 }
 
 static inline void gpu_clock_launch(void *stream)
 {
     gpu_clock_thread.stream = stream;
     gpu_clock_thread.launched = true;
-    gpu_clock_before();
+    gpu_clock_before(true);
+}
+
+static inline void gpu_clock_launched(uint64_t now)
+{
+    if (now >= atomic_load_explicit(&gpu_clock.moment, memory_order_relaxed))
+        atomic_store_explicit(&gpu_clock.moment_in_call, true, memory_order_relaxed);
+    gpu_clock_after(now);
 }
 
 /* A copy to the device of `bytes`, before and after; a wait for the device; a call of the allocator
  * that took `ticks`; a capture begins (+1) or ends (-1). */
 void gpu_clock_copy_begins(void *stream, uint64_t bytes); /* 0: of another kind */
-void gpu_clock_copy_ends(void);
+void gpu_clock_copy_ends(uint64_t now);
 void gpu_clock_drain_begins(void);
 void gpu_clock_drained(void);
 void gpu_clock_allocated(uint64_t ticks);

@@ -31,6 +31,7 @@ static void add_causes(struct str *text, const json_t *phases)
         {"forward",   "Python in forward"    },
         {"backward",  "Python in backward"   },
         {"optimizer", "Python in optimizer"  },
+        {"launch",    "between launches"     },
         {"sync",      "after synchronising"  },
         {"allocator", "allocator"            },
         {"other",     "Python between phases"},

@@ -56,5 +56,9 @@ int cuEventCreate(void **event, unsigned flags);
 int cuEventRecord(void *event, void *stream);
 int cuEventElapsedTime(float *ms, void *from, void *to);
 int cuStreamIsCapturing(void *stream, int *status);
+/* Whether it has work; seen late, an end is seen only by who asks again at once. */
+extern int fake_seen_late;
+extern _Atomic long fake_queries;
+int cuStreamQuery(void *stream);
 
 #endif

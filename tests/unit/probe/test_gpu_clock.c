@@ -166,6 +166,69 @@ static void work_before_a_gap_is_no_idle_time(void **state)
     assert_true(idle_ns > stalled_ns / 4);
 }
 
+static void work_on_the_host(uint64_t ns)
+{
+    for (uint64_t t0 = now_ns(); now_ns() - t0 < ns;)
+        ;
+}
+
+/* Launches that follow each other far more closely than a gap; each keeps the device busy so long.
+ */
+static void launch_often(uint64_t busy_ns)
+{
+    enum { MANY_STEPS = 60, LAUNCHES = 200, PAUSE_NS = 20000 };
+    for (int k = 0; k < MANY_STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        for (int i = 0; i < LAUNCHES; i++) {
+            launch();
+            fake_busy_until_ns = now_ns() + busy_ns;
+            work_on_the_host(PAUSE_NS);
+            operate_unseen();
+        }
+    }
+    work_on_the_host(busy_ns);
+}
+
+/* The share of idle time in the forward and between launches, by a clock that begins at nothing, as
+ * it does in a child; in percent, or more than 100 when too few moments were asked for. */
+static int idle_percent(uint64_t busy_ns)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        begin(NULL);
+        launch_often(busy_ns);
+        struct leat_clock_total launches = gained(LEAT_CLOCK_LAUNCH);
+        struct leat_clock_total forward = gained(LEAT_CLOCK_FORWARD);
+        if (launches.n < 32 || launches.idle_ns != launches.device_ns)
+            _exit(101);
+        _exit((int)(100 * (launches.idle_ns + forward.idle_ns) /
+                    (launches.device_ns + forward.device_ns)));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void short_pauses_are_sampled(void **state)
+{
+    assert_in_range(idle_percent(0), 75, 100);
+}
+
+static void a_busy_device_is_not_idle_between_launches(void **state)
+{
+    assert_in_range(idle_percent(50000000), 0, 25);
+}
+
+static void what_is_seen_late_is_asked_for_twice(void **state)
+{
+    fake_seen_late = 1;
+    int percent = idle_percent(0);
+    fake_seen_late = 0;
+    assert_in_range(percent, 75, 100);
+}
+
 static void a_wait_for_the_device_is_the_waits(void **state)
 {
     for (int k = 0; k < STEPS; k++) {
@@ -200,9 +263,10 @@ static void nothing_is_recorded_into_a_capture(void **state)
 {
     void *graph;
     cudaStreamBeginCapture(stream, 0);
-    long events = fake_events;
-    step(LEAT_CLOCK_FORWARD);
+    long events = fake_events, queries = fake_queries;
+    launch_often(0);
     assert_int_equal(fake_events, events);
+    assert_int_equal(fake_queries, queries);
     cudaStreamEndCapture(stream, &graph);
     step(LEAT_CLOCK_FORWARD);
     assert_true(fake_events > events);
@@ -247,11 +311,18 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
     const struct CMUnitTest tests[] = {
-        TEST(a_stall_is_charged_to_its_phase),   TEST(a_wait_behind_work_is_hidden),
-        TEST(work_before_a_gap_is_no_idle_time), TEST(a_wait_for_the_device_is_the_waits),
-        TEST(a_large_copy_is_the_transfers),     TEST(nothing_is_recorded_into_a_capture),
-        TEST(an_evaluation_is_left_out),         TEST(a_forked_child_begins_at_nothing),
-        TEST(a_costly_clock_leaves_steps_out),
+        TEST(a_stall_is_charged_to_its_phase),
+        TEST(a_wait_behind_work_is_hidden),
+        TEST(work_before_a_gap_is_no_idle_time),
+        TEST(a_wait_for_the_device_is_the_waits),
+        TEST(a_large_copy_is_the_transfers),
+        TEST(short_pauses_are_sampled),
+        TEST(what_is_seen_late_is_asked_for_twice),
+        TEST(a_busy_device_is_not_idle_between_launches),
+        TEST(nothing_is_recorded_into_a_capture),
+        TEST(an_evaluation_is_left_out),
+        TEST(a_forked_child_begins_at_nothing),
+        TEST(a_costly_clock_leaves_steps_out), /* and those of tests after it */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,16 +238,16 @@ static void the_clock_of_the_device_is_one_line(void **state)
     hand_slow_input(&run);
     int64_t pid = run.rank.pid;
     struct gpu_phase phases[] = {
-        phase_of(pid, "input", 240, 240, 50), phase_of(pid, "forward", 400, 31, 0),
-        phase_of(pid, "backward", 360, 1, 0),
+        phase_of(pid, "input", 240, 240, 50),    phase_of(pid, "forward", 400, 31, 0),
+        phase_of(pid, "backward", 260, 1, 0),    phase_of(pid, "launch", 100, 100, 0),
         phase_of(pid + 1, "input", 9e9, 9e9, 0), /* not the training's */
     };
     run.facts.gpu_phases = phases;
     run.facts.gpu_phase_count = sizeof phases / sizeof *phases;
     char *text = report_of(&run.facts, &run.findings);
     assert_says(text,
-                "- GPU clock: idle 27 % of the time (input 24 %, Python in forward 3.1 %); waits "
-                "for batches hidden behind its work: 5.0 %");
+                "- GPU clock: idle 37 % of the time (input 24 %, Python in forward 3.1 %, between "
+                "launches 10 %); waits for batches hidden behind its work: 5.0 %");
     assert_true(widest(text) < 80);
     mem_free(text);
     run.facts.gpu_phase_count = 0;

@@ -1,0 +1,7 @@
+-- Large kernels: a few samples find the GPU idle, 5 % of the time.
+-- expect: COMPUTE-BOUND info
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
+    (0, 100, 0.1, 6, 5, 0.8, 0.1);
+INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
+    (100, 0, 'forward', 97, 600000000, 0, 300000000), (100, 0, 'launch', 600, 60000000, 60000000, 0),
+    (100, 0, 'backward', 0, 540000000, 0, 0);
