@@ -136,6 +136,8 @@ class Bench:
         """Yields neighbouring blocks of an untraced process and one of this variant, each as
         (us a step, CPU us a step)."""
         sides = {name: self.start(name, script, *arguments) for name in ("untraced", variant)}
+        for side in sides.values():
+            side.meet()
         for _ in range(blocks):
             got = {name: sides[name].block() for name in random.sample(list(sides), 2)}
             yield got["untraced"], got[variant]
@@ -168,26 +170,30 @@ class Turns:
         self.what = f"{os.path.basename(script)} as {variant}"
         path = os.path.join(bench.folder, f"turns{bench.count}")
         self.log = open(path + ".log", "w+")
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-            listener.listen(1)
-            self.process = subprocess.Popen(
-                bench.command(variant, [script, path, *arguments]),
-                cwd=bench.folder,
-                env=bench.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-                **options,
-            )
-            listener.settimeout(1)
-            while True:
-                try:
-                    self.socket, _ = listener.accept()
-                    break
-                except socket.timeout:
-                    if self.process.poll() is not None:
-                        self.fail()
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(1)
+        self.process = subprocess.Popen(
+            bench.command(variant, [script, path, *arguments]),
+            cwd=bench.folder,
+            env=bench.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            **options,
+        )
+
+    def meet(self):
+        """Waits until the process is ready for its first block."""
+        self.listener.settimeout(1)
+        while True:
+            try:
+                self.socket, _ = self.listener.accept()
+                break
+            except socket.timeout:
+                if self.process.poll() is not None:
+                    self.fail()
+        self.listener.close()
         self.answers = self.socket.makefile()
 
     def fail(self):

@@ -2,7 +2,8 @@
 
     loader_turns.py SOCKET DATASET COST BATCH BLOCK [SETTING ...]
 
-A block is BLOCK batches, timed as a whole: with workers, batches come several at a time.
+A block is BLOCK batches, timed as a whole: with workers, batches come several at a time. Those that
+its workers had ready when it began are taken before the clock starts, and one more of each.
 """
 
 import ast
@@ -29,14 +30,19 @@ def main():
     loader = DataLoader(dataset, batch_size=batch, **settings)
     batches = itertools.chain.from_iterable(itertools.repeat(loader))
 
+    workers = loader.num_workers
+    ahead = workers * (1 + (loader.prefetch_factor or 0))
+
     def take(count):
+        for _ in itertools.islice(batches, ahead):
+            pass
         before = time.perf_counter_ns()
         for _ in itertools.islice(batches, count):
             pass
         return [time.perf_counter_ns() - before]
 
     take(block)
-    take_turns(path, lambda: take(block))
+    take_turns(path, lambda: take(block), one_core=workers == 0)
 
 
 if __name__ == "__main__":
