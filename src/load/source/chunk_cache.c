@@ -294,6 +294,20 @@ int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number,
     return result;
 }
 
+int chunk_cache_take_absent(struct chunk_cache *cache, uint64_t field, uint64_t first,
+                            uint64_t count, uint64_t room, struct cached_chunk **ret_chunk)
+{
+    struct cached_chunk *chunk = NULL;
+    pthread_mutex_lock(&cache->lock);
+    for (uint64_t i = 0; i < count && !chunk; i++)
+        if (!find(cache, field, first + i) && !(chunk = add_chunk(cache, field, first + i, room)))
+            break;
+    pthread_mutex_unlock(&cache->lock);
+    if (chunk)
+        *ret_chunk = chunk;
+    return chunk != NULL;
+}
+
 void chunk_cache_filled(struct chunk_cache *cache, struct cached_chunk *chunk, int success)
 {
     pthread_mutex_lock(&cache->lock);

@@ -31,8 +31,8 @@ struct chunk_cache;
 struct cached_chunk {
     uint8_t *bytes; /* `room` of them; only of interest to who has it pinned */
     uint64_t room;
-    /* Under the cache's lock. */
     uint64_t field, number; /* what it is */
+    /* Under the cache's lock. */
     uint32_t pins;
     int ready;
     int lately; /* used so */
@@ -52,6 +52,11 @@ void chunk_cache_free(struct chunk_cache *cache); /* takes NULL; nothing may be 
 /* One of enum chunk_take, or -ENOMEM. With `wait` never CHUNK_BUSY. */
 int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number, uint64_t room,
                      int wait, struct cached_chunk **ret_chunk);
+
+/* The first of `count` chunks from `first` on that is neither there nor being unpacked: 1, as after
+ * CHUNK_FILL. 0: all are, or no memory. */
+int chunk_cache_take_absent(struct chunk_cache *cache, uint64_t field, uint64_t first,
+                            uint64_t count, uint64_t room, struct cached_chunk **ret_chunk);
 
 /* After CHUNK_FILL. Without success the chunk is dropped, and those who wait for it try it
  * themselves. */

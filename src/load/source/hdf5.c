@@ -10,7 +10,9 @@
  *     never written          the fill value
  *
  * A row may lie in several chunks, side by side: its columns. A request is sorted by chunk, so that
- * each is taken once; one that another thread is just unpacking is left for later.
+ * each is taken once; one that another thread is just unpacking is left for later. Who would have
+ * to wait for it then unpacks another one of the window meanwhile: all of them are wanted soon.
+ * Without that the last chunks of a window are unpacked by one thread while all others wait for it.
  *
  * What a chunk costs is paid once if the samples that follow each other come from few chunks. So
  * the source asks for windows (LEAT_ORDER_WINDOW) that hold whole chunks, two of which fit into the
@@ -46,9 +48,10 @@
 
 /* Of the cache, what the window that is read takes, and a part of the next: threads end the one
  * while they begin the other. The rest keeps chunks for the next epoch. */
-#define LATELY_WINDOWS 1.25
+#define LATELY_WINDOWS    1.25
 
-#define BLOCK_SAMPLES  256 /* of a request that are sorted together */
+#define BLOCK_SAMPLES     256  /* of a request that are sorted together */
+#define AHEAD_MOST_CHUNKS 1024 /* that are looked through for one to unpack ahead */
 
 /* Unpacking by libdeflate runs at about a byte a nanosecond. */
 #define UNPACK_NS_PER_BYTE 1.0
@@ -151,6 +154,7 @@ struct reading {
     uint8_t *places;
     uint64_t extent; /* of the file, now */
     struct source_report *report;
+    uint64_t ahead_first, ahead_count; /* chunks that are wanted soon; count 0: unknown */
 };
 
 __attribute__((format(printf, 5, 6))) static void report_bad(const struct reading *r,
@@ -169,15 +173,25 @@ __attribute__((format(printf, 5, 6))) static void report_bad(const struct readin
         r->report->bad(r->report, wanted[i].place, code, text);
 }
 
+static int chunk_fits(const struct reading *r, const struct hdf5_chunk *chunk)
+{
+    return chunk->offset <= r->extent && chunk->bytes <= r->extent - chunk->offset;
+}
+
+static int chunk_plausible(const struct reading *r, const struct hdf5_chunk *chunk)
+{
+    const struct hdf5_dataset *dataset = r->field->dataset;
+    return r->field->packed ? chunk_filter_plausible(&dataset->is.pipeline, chunk->mask,
+                                                     chunk->bytes, dataset->chunk_bytes)
+                            : chunk->bytes == dataset->chunk_bytes;
+}
+
 /* Whether the chunk is where it says, and as large as it must be. */
 static int check_chunk(const struct reading *r, const struct hdf5_chunk *chunk,
                        const struct wanted *wanted, size_t count)
 {
     const struct hdf5_dataset *dataset = r->field->dataset;
-    int fits = chunk->offset <= r->extent && chunk->bytes <= r->extent - chunk->offset;
-    int plausible = r->field->packed ? chunk_filter_plausible(&dataset->is.pipeline, chunk->mask,
-                                                              chunk->bytes, dataset->chunk_bytes)
-                                     : chunk->bytes == dataset->chunk_bytes;
+    int fits = chunk_fits(r, chunk), plausible = chunk_plausible(r, chunk);
     if (!fits && chunk->offset + chunk->bytes <= r->source->file.bytes)
         report_bad(r, wanted, count, -LEAT_E_CORRUPT,
                    "the file was cut short to %llu bytes while it was in use.",
@@ -224,6 +238,26 @@ static int unpack(const struct reading *r, const struct hdf5_chunk *chunk, uint8
     return failed;
 }
 
+/* Unpacks a chunk that is wanted soon and that nobody has; 0: there is none. One that is damaged is
+ * left to those who want it. */
+static int unpack_ahead(const struct reading *r)
+{
+    struct chunk_cache *cache = r->source->cache;
+    struct cached_chunk *cached;
+    const char *why;
+    if (!r->ahead_count ||
+        !chunk_cache_take_absent(cache, r->number, r->ahead_first, r->ahead_count,
+                                 chunk_filter_room(r->field->dataset->chunk_bytes), &cached))
+        return 0;
+    const struct hdf5_chunk *chunk = hdf5_chunk_find(r->field->dataset, cached->number);
+    int good = chunk && chunk_fits(r, chunk) && chunk_plausible(r, chunk) &&
+               unpack(r, chunk, cached->bytes, &why) == 0;
+    chunk_cache_filled(cache, cached, good);
+    if (good)
+        chunk_cache_release(cache, cached);
+    return good;
+}
+
 /* Rows of one packed chunk. 1: done, well or badly. 0: another thread is unpacking it. */
 static int read_packed(const struct reading *r, uint64_t column, const struct hdf5_chunk *chunk,
                        int wait, const struct wanted *wanted, size_t count)
@@ -231,8 +265,10 @@ static int read_packed(const struct reading *r, uint64_t column, const struct hd
     struct chunk_cache *cache = r->source->cache;
     struct cached_chunk *cached;
     const char *why = "there is no memory to unpack it";
-    int result = chunk_cache_take(cache, r->number, chunk->number,
-                                  chunk_filter_room(r->field->dataset->chunk_bytes), wait, &cached);
+    uint64_t room = chunk_filter_room(r->field->dataset->chunk_bytes);
+    int result = chunk_cache_take(cache, r->number, chunk->number, room, 0, &cached);
+    while (result == CHUNK_BUSY && wait)
+        result = chunk_cache_take(cache, r->number, chunk->number, room, !unpack_ahead(r), &cached);
     if (result == CHUNK_BUSY)
         return 0;
     if (result == CHUNK_FILL) {
@@ -309,8 +345,27 @@ static void read_chunked(const struct reading *r, struct wanted *wanted, size_t 
     }
 }
 
-static void read_chunked_field(const struct reading *r, const struct source_request *request)
+/* Where all that is wanted lies in one window, the others of its chunks are wanted soon: of an
+ * order that goes through the data, be it "window" or as it lies. */
+static void set_ahead(struct reading *r, const struct source_request *request)
 {
+    int64_t window = r->source->base.window, rows = r->field->dataset->is.chunk[0];
+    r->ahead_count = 0;
+    if (!r->field->packed || window < rows)
+        return;
+    for (size_t i = 1; i < request->count; i++)
+        if (request->indices[i] / window != request->indices[0] / window)
+            return;
+    int64_t first = request->indices[0] / window * window / rows, last = first + window / rows;
+    int64_t all = (r->source->base.count + rows - 1) / rows;
+    uint64_t count = (uint64_t)((last < all ? last : all) - first) * r->field->columns;
+    r->ahead_first = (uint64_t)first * r->field->columns;
+    r->ahead_count = count < AHEAD_MOST_CHUNKS ? count : AHEAD_MOST_CHUNKS;
+}
+
+static void read_chunked_field(struct reading *r, const struct source_request *request)
+{
+    set_ahead(r, request);
     struct wanted wanted[BLOCK_SAMPLES];
     int64_t rows = r->field->dataset->is.chunk[0];
     for (size_t first = 0; first < request->count; first += BLOCK_SAMPLES) {
@@ -344,7 +399,7 @@ static void read_what_is_left(const struct reading *r, const struct source_reque
     }
 }
 
-static void read_field(const struct reading *r, const struct source_request *request)
+static void read_field(struct reading *r, const struct source_request *request)
 {
     const struct hdf5_field *field = r->field;
     const struct hdf5_dataset_wire *is = &field->dataset->is;

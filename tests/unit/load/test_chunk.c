@@ -226,6 +226,30 @@ static void test_a_part_stays_over_epochs(void **state)
     chunk_cache_free(s.cache);
 }
 
+/* Of some chunks the first that nobody has: not one that is there, nor one in the making. */
+static void test_absent_ones(void **state)
+{
+    struct shared s = {.cache = chunk_cache_new(9 * ROOM, 9 * ROOM, ROOM)};
+    struct cached_chunk *making, *absent, *none = NULL;
+    use_chunk(&s, 4, 1);
+    assert_int_equal(chunk_cache_take(s.cache, 0, 5, ROOM, 1, &making), CHUNK_FILL);
+    assert_int_equal(chunk_cache_take_absent(s.cache, 0, 4, 3, ROOM, &absent), 1);
+    assert_int_equal(absent->number, 6);
+    assert_int_equal(chunk_cache_take_absent(s.cache, 0, 4, 3, ROOM, &none), 0);
+    assert_null(none);
+    assert_int_equal(chunk_cache_take_absent(s.cache, 1, 4, 3, ROOM, &none), 1); /* another field */
+    assert_int_equal(none->number, 4);
+    chunk_cache_filled(s.cache, none, 0);
+    memset(absent->bytes, 6, ROOM);
+    chunk_cache_filled(s.cache, absent, 1);
+    chunk_cache_release(s.cache, absent);
+    use_chunk(&s, 6, 0);
+    assert_int_equal(s.filled[6], 0); /* it was there */
+    assert_int_equal(s.wrong, 0);
+    chunk_cache_filled(s.cache, making, 0);
+    chunk_cache_free(s.cache);
+}
+
 /* A chunk that could not be unpacked is nobody's: the next one tries again. */
 static void test_failure_is_not_kept(void **state)
 {
@@ -282,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_the_oldest_goes),
         cmocka_unit_test(test_a_part_stays_over_epochs),
+        cmocka_unit_test(test_absent_ones),
         cmocka_unit_test(test_failure_is_not_kept),
         cmocka_unit_test(test_fork),
     };
