@@ -217,6 +217,38 @@ static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase 
     atomic_store(&gpu_clock.drained, false);
 }
 
+static bool stream_is_empty(void)
+{
+    int result = driver.query(atomic_load(&gpu_clock.stream));
+    if (result != 0 && result != NOT_READY)
+        end_clock();
+    return result == 0;
+}
+
+static uint64_t dark_ticks(void)
+{
+    return (uint64_t)(DARK_NS / own.ns_per_tick);
+}
+
+/* Whether it is, or is about to be seen to be. */
+static bool was_empty(uint64_t *ret_ticks)
+{
+    uint64_t start = call_ticks(), dark = dark_ticks();
+    bool empty = stream_is_empty();
+    while (!empty && call_ticks() - start < dark)
+        ;
+    *ret_ticks = call_ticks() - start;
+    return empty || stream_is_empty();
+}
+
+/* At the end of a gap: a device that still has work had some all the while. So it is where the host
+ * is so far ahead that a launch, of those that the probe does not see, had to wait for room. */
+static bool was_idle(void)
+{
+    uint64_t took;
+    return !is_free() || was_empty(&took);
+}
+
 /* An event now; what it ends is seen from the beats. */
 static void put_here(uint64_t now)
 {
@@ -224,8 +256,10 @@ static void put_here(uint64_t now)
     if (atomic_load(&gpu_clock.fresh) == 0) {
         put_event(now, STRETCH_QUIET, blame(pause), now - own.event_ticks);
     } else if (pause > atomic_load(&gpu_clock.gap_ticks)) {
-        learn_site(atomic_load(&gpu_clock.beats));
-        put_event(now, STRETCH_GAP, blame(pause), pause);
+        bool idle = was_idle();
+        if (idle)
+            learn_site(atomic_load(&gpu_clock.beats));
+        put_event(now, idle ? STRETCH_GAP : STRETCH_WORK, idle ? blame(pause) : own.phase, pause);
     } else {
         put_event(now, STRETCH_WORK, own.phase, 0);
     }
@@ -277,39 +311,42 @@ static void next_moment(void)
     atomic_store(&gpu_clock.moment_in_call, false);
 }
 
-static bool stream_is_empty(void)
-{
-    int result = driver.query(atomic_load(&gpu_clock.stream));
-    if (result != 0 && result != NOT_READY)
-        end_clock();
-    return result == 0;
-}
-
 static void ask_stream(void)
 {
-    uint64_t start = call_ticks(), dark = (uint64_t)(DARK_NS / own.ns_per_tick);
-    bool empty = stream_is_empty();
-    while (!empty && call_ticks() - start < dark)
-        ;
-    if (!empty && call_ticks() - start > 2 * dark)
+    uint64_t took;
+    bool empty = was_empty(&took);
+    if (took > 2 * dark_ticks())
         return; /* somebody else had the core: the device has come further than we ask for */
-    empty = empty || stream_is_empty();
     own.totals[LEAT_CLOCK_LAUNCH].n++;
     own.unsure[own.phase].empty_ns += empty ? MOMENT_NS : 0;
 }
 
-/* A moment before the last event belongs to what that has ended; without a beat since then, the
- * next event tells all. */
+/* A moment before the last event belongs to what that has ended. */
+static void ask_for_moment(void)
+{
+    if (own.continuous && atomic_load(&gpu_clock.moment) >= own.event_ticks &&
+        own.phase < LEAT_CLOCK_PHASES_COUNT && is_free())
+        ask_stream();
+    next_moment();
+}
+
 void gpu_clock_moment_comes(void)
 {
     uint64_t start;
     if (!take_clock(&start))
         return;
-    if (own.continuous && atomic_load(&gpu_clock.moment) >= own.event_ticks &&
-        atomic_load(&gpu_clock.fresh) > 0 && own.phase < LEAT_CLOCK_PHASES_COUNT && is_free())
-        ask_stream();
-    next_moment();
+    ask_for_moment();
     leave_clock(start);
+}
+
+/* A phase ends: is there a moment since its last beat, in time that its event will tell nothing of?
+ */
+static void ask_for_last_moment(uint64_t now)
+{
+    uint64_t pause = now - atomic_load(&gpu_clock.last_ticks);
+    if (now >= atomic_load(&gpu_clock.moment) && atomic_load(&gpu_clock.fresh) > 0 &&
+        pause <= atomic_load(&gpu_clock.gap_ticks) && !atomic_load(&gpu_clock.drained))
+        ask_for_moment();
 }
 
 /* What the stream said becomes idle time between launches, which is then no longer the phase's. */
@@ -477,6 +514,7 @@ void gpu_clock_mark(enum leat_clock_phase phase)
         atomic_store(&gpu_clock.on, false);
     if (atomic_load(&gpu_clock.on)) { /* at once: what follows takes time, too */
         own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.beats) * BEAT_NS / own.ns_per_tick);
+        ask_for_last_moment(start);
         put_here(start);
     }
     if (begins_step(phase))
