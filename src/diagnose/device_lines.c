@@ -57,3 +57,46 @@ double waits_of_copies(const struct facts *facts, const struct rank_facts *r)
     device_lines_find(facts, r, DEVICE_WAIT_LINES, &waits);
     return copies.n > 0 ? copies.n / (copies.n + waits.n) : 0;
 }
+
+/* Device time of a step, ms: idle or at work, in one phase or (NULL) in all of them. */
+static double clocked_ms(const struct facts *facts, const struct rank_facts *r, const char *phase,
+                         int idle)
+{
+    double all = 0, sum = 0;
+    for (size_t i = 0; i < facts->gpu_phase_count; i++) {
+        const struct gpu_phase *p = &facts->gpu_phases[i];
+        if (p->pid != r->pid)
+            continue;
+        all += p->device_ms;
+        if (!phase || strcmp(p->phase, phase) == 0)
+            sum += idle ? p->idle_ms : p->device_ms - p->idle_ms;
+    }
+    return all > 0 ? sum / all * r->kept_ms / (double)r->kept : 0;
+}
+
+/* What the host does but for waiting. Of copies it is not known how much of them is a wait. */
+static double host_ms(const struct facts *facts, const struct rank_facts *r)
+{
+    struct device_lines copies;
+    device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
+    double waits = phase_mean(r, PHASE_SYNC) + (copies.count ? phase_mean(r, PHASE_H2D) : 0);
+    return r->kept_ms / (double)r->kept - waits;
+}
+
+double step_without_waits(const struct facts *facts, const struct rank_facts *r)
+{
+    double host = host_ms(facts, r), device = clocked_ms(facts, r, NULL, 0);
+    return host > device ? host : device;
+}
+
+double launches_after_waits(const struct facts *facts, const struct rank_facts *r)
+{
+    struct device_lines copies, waits;
+    device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
+    device_lines_find(facts, r, DEVICE_WAIT_LINES, &waits);
+    double idle = clocked_ms(facts, r, "launch", 1);
+    if ((copies.count == 0 && waits.count == 0) || !(idle > 0))
+        return 0;
+    double still = host_ms(facts, r) - clocked_ms(facts, r, NULL, 0);
+    return still <= 0 ? 1 : still < idle ? 1 - still / idle : 0;
+}

@@ -147,15 +147,19 @@ int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const ch
                  struct gpu_share *ret)
 {
     const double least_steps = 5;
-    double all_ms = 0, copies = waits_of_copies(facts, r);
+    double all_ms = 0, copies = waits_of_copies(facts, r), late = launches_after_waits(facts, r);
+    int is_wait = is_among("sync", phases), is_copy = is_among("h2d", phases);
     struct gpu_share sum = {0};
     for (size_t i = 0; i < facts->gpu_phase_count; i++) {
         const struct gpu_phase *p = &facts->gpu_phases[i];
         if (p->pid != r->pid)
             continue;
         all_ms += p->device_ms;
-        double other = strcmp(p->phase, "sync") == 0 ? copies : 0;
-        double part = is_among(p->phase, phases) * (1 - other) + is_among("h2d", phases) * other;
+        double waited = strcmp(p->phase, "sync") == 0     ? 1
+                        : strcmp(p->phase, "launch") == 0 ? late
+                                                          : 0;
+        double part = is_among(p->phase, phases) * (1 - waited) +
+                      (is_copy * copies + is_wait * (1 - copies)) * waited;
         sum.device += part * p->device_ms;
         sum.idle += part * p->idle_ms;
     }

@@ -86,7 +86,8 @@ double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct fi
 
 /* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what
  * was charged to `phases`, names parted by blanks, and how much of it was idle. What follows a wait
- * for a copy is charged to h2d. False: there is no such clock, or it has seen too little. */
+ * for a copy is charged to h2d, and launches that are late because of a wait to the wait. False:
+ * there is no such clock, or it has seen too little. */
 #define CLOCK_PHASES /* all of them */                                                             \
     "input h2d forward backward optimizer sync allocator other launch"
 struct gpu_share {
@@ -119,6 +120,11 @@ void device_lines_place(struct finding *finding, const struct device_lines *line
                         const struct rank_facts *rank, const char *of);
 /* Of all waits for the device in the loop, the share that belongs to copies. */
 double waits_of_copies(const struct facts *facts, const struct rank_facts *rank);
+/* The step if nothing in it waited for the device, ms: as long as host or device is at work. */
+double step_without_waits(const struct facts *facts, const struct rank_facts *rank);
+/* Of the idle time between launches, the share that is there only because of waits: without them
+ * the host would be ahead of the device. */
+double launches_after_waits(const struct facts *facts, const struct rank_facts *rank);
 
 enum severity share_severity(double share);
 

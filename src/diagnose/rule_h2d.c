@@ -71,6 +71,8 @@ static double waiting_part(const struct facts *facts, const struct rank_facts *r
             copying += p->idle_ms;
         else if (p->pid == r->pid && strcmp(p->phase, "sync") == 0)
             waiting += p->idle_ms * waits_of_copies(facts, r);
+        else if (p->pid == r->pid && strcmp(p->phase, "launch") == 0)
+            waiting += p->idle_ms * waits_of_copies(facts, r) * launches_after_waits(facts, r);
     }
     return waiting > 0 ? waiting / (copying + waiting) : 0;
 }

@@ -135,16 +135,6 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
 
 #define DEVICE_WAITS "sync allocator other" /* phases of the device's clock */
 
-/* The step without waits for the device, ms. */
-static double step_without_waits(const struct facts *facts, const struct rank_facts *r,
-                                 double wall_ms)
-{
-    struct gpu_share all = {0};
-    (void)gpu_share_of(facts, r, CLOCK_PHASES, &all);
-    double host_ms = wall_ms - phase_mean(r, PHASE_SYNC), device_ms = wall_ms * (1 - all.idle);
-    return host_ms > device_ms ? host_ms : device_ms;
-}
-
 /* 1, with the finding told, when lines that wait for the device explain it. */
 static int tell_lines(struct finding *f, const struct facts *facts, const struct rank_facts *r,
                       double wall_ms)
@@ -155,7 +145,7 @@ static int tell_lines(struct finding *f, const struct facts *facts, const struct
     device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
     if (waits.count == 0 || !gpu_share_of(facts, r, DEVICE_WAITS, &gpu))
         return 0;
-    double new_ms = step_without_waits(facts, r, wall_ms), idle_ms = f->share * wall_ms;
+    double new_ms = step_without_waits(facts, r), idle_ms = f->share * wall_ms;
     if (wall_ms - new_ms < 0.5 * idle_ms)
         return 0;
     char often[32] = "once";
