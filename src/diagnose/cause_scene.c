@@ -366,6 +366,9 @@ static void say_prediction(const struct scene *s, struct finding *f, double step
                            const char *setting_fmt, va_list args)
 {
     char setting[256];
+    double device_ms = device_work_ms(s->facts, s->rank);
+    if (step_ms < device_ms) /* the host may be done with a step long before the device is */
+        step_ms = device_ms;
     vsnprintf(setting, sizeof setting, setting_fmt, args);
     f->predicted_gain = gain_of(s->wall_ms, step_ms);
     if (!isnan(f->predicted_gain))

@@ -71,7 +71,13 @@ static double clocked_ms(const struct facts *facts, const struct rank_facts *r, 
         if (!phase || strcmp(p->phase, phase) == 0)
             sum += idle ? p->idle_ms : p->device_ms - p->idle_ms;
     }
-    return all > 0 ? sum / all * r->kept_ms / (double)r->kept : 0;
+    double wall = r->kept_ms / (double)r->kept;
+    return all > 0 && all >= CLOCK_STEPS * wall ? sum / all * wall : 0;
+}
+
+double device_work_ms(const struct facts *facts, const struct rank_facts *r)
+{
+    return clocked_ms(facts, r, NULL, 0);
 }
 
 /* What the host does but for waiting. Of copies it is not known how much of them is a wait. */
@@ -85,7 +91,7 @@ static double host_ms(const struct facts *facts, const struct rank_facts *r)
 
 double step_without_waits(const struct facts *facts, const struct rank_facts *r)
 {
-    double host = host_ms(facts, r), device = clocked_ms(facts, r, NULL, 0);
+    double host = host_ms(facts, r), device = device_work_ms(facts, r);
     return host > device ? host : device;
 }
 
@@ -97,6 +103,6 @@ double launches_after_waits(const struct facts *facts, const struct rank_facts *
     double idle = clocked_ms(facts, r, "launch", 1);
     if ((copies.count == 0 && waits.count == 0) || !(idle > 0))
         return 0;
-    double still = host_ms(facts, r) - clocked_ms(facts, r, NULL, 0);
+    double still = host_ms(facts, r) - device_work_ms(facts, r);
     return still <= 0 ? 1 : still < idle ? 1 - still / idle : 0;
 }

@@ -146,7 +146,6 @@ static int is_among(const char *name, const char *names)
 int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const char *phases,
                  struct gpu_share *ret)
 {
-    const double least_steps = 5;
     double all_ms = 0, copies = waits_of_copies(facts, r), late = launches_after_waits(facts, r);
     int is_wait = is_among("sync", phases), is_copy = is_among("h2d", phases);
     struct gpu_share sum = {0};
@@ -163,7 +162,7 @@ int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const ch
         sum.device += part * p->device_ms;
         sum.idle += part * p->idle_ms;
     }
-    if (!(all_ms > 0) || all_ms < least_steps * r->kept_ms / (double)r->kept)
+    if (!(all_ms > 0) || all_ms < CLOCK_STEPS * r->kept_ms / (double)r->kept)
         return 0;
     *ret = (struct gpu_share){sum.device / all_ms, sum.idle / all_ms};
     return 1;

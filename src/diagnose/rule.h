@@ -55,6 +55,7 @@ DIAGNOSE_RULES(X)
 #define COST_FLOOR     10.0 /* nothing rests on less than ten times leat's own cost */
 #define CAPPED_STEPS   20   /* with fewer kept steps, severity is capped at warning */
 #define LEAST_STEPS    2    /* with fewer kept steps there is no verdict */
+#define CLOCK_STEPS    5    /* that the clock of the device must have followed */
 
 /* ---- measures (measure.c) ------------------------------------------------------------------- */
 
@@ -89,7 +90,7 @@ double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct fi
  * for a copy is charged to h2d, and launches that are late because of a wait to the wait. False:
  * there is no such clock, or it has seen too little. */
 #define CLOCK_PHASES /* all of them */                                                             \
-    "input h2d forward backward optimizer sync allocator other launch"
+    "input h2d forward backward optimizer sync allocator other launch collective"
 struct gpu_share {
     double device, idle;
 };
@@ -120,6 +121,8 @@ void device_lines_place(struct finding *finding, const struct device_lines *line
                         const struct rank_facts *rank, const char *of);
 /* Of all waits for the device in the loop, the share that belongs to copies. */
 double waits_of_copies(const struct facts *facts, const struct rank_facts *rank);
+/* How long the device is at work in a step, ms; 0 when it has no clock. */
+double device_work_ms(const struct facts *facts, const struct rank_facts *rank);
 /* The step if nothing in it waited for the device, ms: as long as host or device is at work. */
 double step_without_waits(const struct facts *facts, const struct rank_facts *rank);
 /* Of the idle time between launches, the share that is there only because of waits: without them

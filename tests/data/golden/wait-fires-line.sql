@@ -5,6 +5,7 @@
 -- says: 3.00 ms of 15.00 ms
 -- says: At train.py:50 do without .item()
 -- at: train.py:50
+-- gains: 25 %
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 2, 3, 0.9, 6, 3);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -8,8 +8,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.set_float32_matmul_precision("high")
-data = TensorDataset(torch.randn(512 * 307, 512))
-layers = [nn.Sequential(nn.Linear(4096, 4096), nn.GELU(), nn.LayerNorm(4096)) for _ in range(4)]
+data = TensorDataset(torch.randn(512 * 211, 512))
+layers = [nn.Sequential(nn.Linear(4096, 4096), nn.GELU(), nn.LayerNorm(4096)) for _ in range(2)]
 model = nn.Sequential(nn.Linear(512, 4096), *layers).to("cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 compiled = torch.compile(model)
@@ -17,7 +17,7 @@ compiled = torch.compile(model)
 turn.take()
 steps = 0
 for (x,) in DataLoader(data, batch_size=512, num_workers=4, pin_memory=True):
-    x = x.to("cuda", non_blocking=True).repeat(8, 1)
+    x = x.to("cuda", non_blocking=True).repeat(16, 1)
     loss = compiled(x).square().mean()
     optimizer.zero_grad()
     loss.backward()

@@ -1,6 +1,6 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
-# e2e: evaluates = 1.2
+# e2e: evaluates = 0.8
 """A validation loop every 100 steps whose fetches take 400 ms, and whose loss is read with .item():
 evaluation, neither slow input nor a wait of the training."""
 
@@ -21,7 +21,7 @@ class SlowValidation(Dataset):
         return torch.randn(1024), index
 
 
-train = TensorDataset(torch.randn(256 * 307, 1024), torch.randint(0, 10, (256 * 307,)))
+train = TensorDataset(torch.randn(256 * 211, 1024), torch.randint(0, 10, (256 * 211,)))
 loader = DataLoader(train, batch_size=256, num_workers=4, pin_memory=True)
 val_loader = DataLoader(SlowValidation(), batch_size=2)
 layers = [nn.Sequential(nn.Linear(4096, 4096), nn.ReLU()) for _ in range(3)]

@@ -13,26 +13,26 @@ import turn
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-data = TensorDataset(torch.randn(512 * 401, 256), torch.randint(0, 10, (512 * 401,)))
+data = TensorDataset(torch.randn(1024 * 211, 256), torch.randint(0, 10, (1024 * 211,)))
 blocks = [nn.Sequential(nn.Linear(4096, 4096), nn.ReLU()) for _ in range(2)]
 model = nn.Sequential(nn.Linear(256, 4096), *blocks, nn.Linear(4096, 10)).to("cuda")
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-values, log = [random.random() for _ in range(1000)], []
+values, log = [random.random() for _ in range(2000)], []
 
 
 def log_step():
-    last = values[-1000:]
-    log.append(json.dumps({"step": steps, "losses": last, "median": sorted(last)[500]}))
+    last = values[-2000:]
+    log.append(json.dumps({"step": steps, "losses": last, "median": sorted(last)[1000]}))
 
 
 class Sliced:
     """Whole batches at a time, so that the input takes nothing."""
 
     def __len__(self):
-        return 401
+        return 211
 
     def __getitem__(self, i):
-        return tuple(t[512 * i : 512 * (i + 1)] for t in data.tensors)
+        return tuple(t[1024 * i : 1024 * (i + 1)] for t in data.tensors)
 
 
 turn.take()

@@ -8,7 +8,7 @@ import turn
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-STEPS = 1201
+STEPS = 853
 data = TensorDataset(torch.randn(64 * STEPS, 256))
 layers = [nn.Sequential(nn.Linear(2048, 2048), nn.ReLU()) for _ in range(4)]
 model = nn.Sequential(nn.Linear(256, 2048), *layers).to("cuda")

@@ -104,6 +104,15 @@ static void check_place(const char *text, const struct finding *f, const char *n
     str_done(&at);
 }
 
+static void check_gain(const char *text, const struct finding *f, const char *name)
+{
+    struct str gain = {0};
+    if (f->predicted_gain > 0)
+        str_addf(&gain, "%.0f %%", 100 * f->predicted_gain);
+    check_value(text, "gains", str_text(&gain), name);
+    str_done(&gain);
+}
+
 static void check_words(const char *text, const struct findings *found, const char *name)
 {
     struct str says = {0}, never = {0};
@@ -178,6 +187,7 @@ static void test_script(void **state)
     }
     check_words(text, &found, name);
     check_place(text, &found.items[0], name);
+    check_gain(text, &found.items[0], name);
     check_alternative(text, &found.items[0], name);
     check_evidence(&found, name);
     if (rule_fires(facts, rule) != fires)
