@@ -27,8 +27,10 @@ static void read_all(const struct lmdb_tree *tree)
     for (int64_t i = 0; i < tree->entries; i++) {
         struct lmdb_item item;
         err.text[0] = 0;
-        lmdb_tree_fetch(tree, tree->file.bytes, i);
-        if (lmdb_tree_at(tree, tree->file.bytes, i, &item, &err) == 0) {
+        const struct lmdb_leaf *leaf = lmdb_tree_leaf(tree, i);
+        lmdb_tree_fetch_node(tree, tree->file.bytes, leaf, i);
+        if (lmdb_tree_item(tree, tree->file.bytes, leaf, i, &item, &err) == 0) {
+            lmdb_tree_fetch_value(tree, &item);
             look_at(tree, item.key, item.key_bytes);
             look_at(tree, item.value, item.value_bytes);
         } else if (!*err.text) {

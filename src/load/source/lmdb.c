@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries whose memory is under way while one is copied. */
-#define AHEAD 8
+#define BLOCK 64 /* entries that are looked up together */
+#define AHEAD 8  /* values whose memory is under way while one is copied */
 
 struct lmdb_source {
     struct leat_source base;
@@ -86,6 +86,45 @@ static int check_writer(const struct lmdb_source *l, struct leat_err *err)
                    l->tree.file.path);
 }
 
+/* The entries of `count` samples, each with a value or, where it is NULL, reported as bad. */
+static void find_items(const struct lmdb_source *l, uint64_t extent, const int64_t *samples,
+                       size_t count, size_t first_place, struct lmdb_item *ret_items,
+                       struct source_report *report)
+{
+    const struct lmdb_leaf *leaf[BLOCK];
+    int64_t entry[BLOCK];
+    for (size_t i = 0; i < count; i++) {
+        entry[i] = entry_of(l, samples[i]);
+        leaf[i] = lmdb_tree_leaf(&l->tree, entry[i]);
+    }
+    for (size_t i = 0; i < count; i++)
+        lmdb_tree_fetch_node(&l->tree, extent, leaf[i], entry[i]);
+    for (size_t i = 0; i < count; i++) {
+        struct leat_err why;
+        int bad = lmdb_tree_item(&l->tree, extent, leaf[i], entry[i], &ret_items[i], &why);
+        if (bad < 0) {
+            ret_items[i] = (struct lmdb_item){0};
+            report->bad(report, first_place + i, bad, why.text);
+        }
+    }
+}
+
+static void read_block(const struct lmdb_source *l, uint64_t extent,
+                       const struct source_request *request, size_t first, size_t count,
+                       struct source_report *report)
+{
+    struct lmdb_item item[BLOCK];
+    find_items(l, extent, request->indices + first, count, first, item, report);
+    for (size_t i = 0; i < count && i < AHEAD; i++)
+        lmdb_tree_fetch_value(&l->tree, &item[i]);
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count)
+            lmdb_tree_fetch_value(&l->tree, &item[i + AHEAD]);
+        if (item[i].value)
+            read_item(l, request, &item[i], first + i, report);
+    }
+}
+
 static int read_values(struct leat_source *source, const struct source_request *request,
                        struct source_report *report, struct leat_err *err)
 {
@@ -94,18 +133,9 @@ static int read_values(struct leat_source *source, const struct source_request *
     int failed = check_writer(l, err);
     if (failed < 0)
         return failed;
-    for (size_t i = 0; i < request->count && i < AHEAD; i++)
-        lmdb_tree_fetch(&l->tree, extent, entry_of(l, request->indices[i]));
-    for (size_t i = 0; i < request->count; i++) {
-        struct lmdb_item item;
-        struct leat_err why;
-        if (i + AHEAD < request->count)
-            lmdb_tree_fetch(&l->tree, extent, entry_of(l, request->indices[i + AHEAD]));
-        int bad = lmdb_tree_at(&l->tree, extent, entry_of(l, request->indices[i]), &item, &why);
-        if (bad < 0)
-            report->bad(report, i, bad, why.text);
-        else
-            read_item(l, request, &item, i, report);
+    for (size_t first = 0; first < request->count; first += BLOCK) {
+        size_t left = request->count - first;
+        read_block(l, extent, request, first, left < BLOCK ? left : BLOCK, report);
     }
     return check_writer(l, err);
 }

@@ -355,25 +355,40 @@ int lmdb_tree_is_current(const struct lmdb_tree *tree)
     return 1;
 }
 
-/* The last leaf that begins at or before the entry. */
+/* The last leaf that begins at or before the entry. Which half it is in is not to be foreseen, so
+ * the compiler is to choose it without a branch. */
 static const struct lmdb_leaf *leaf_of(const struct lmdb_tree *tree, int64_t number)
 {
-    size_t low = 0, high = tree->leaf_count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (tree->leaves[middle].first <= number)
-            low = middle;
-        else
-            high = middle;
+    const struct lmdb_leaf *leaf = tree->leaves;
+    for (size_t left = tree->leaf_count; left > 1;) {
+        size_t half = left / 2;
+        leaf += leaf[half].first <= number ? half : 0;
+        left -= half;
     }
-    return &tree->leaves[low];
+    return leaf;
 }
 
-int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
-                 struct lmdb_item *ret_item, struct leat_err *err)
+const struct lmdb_leaf *lmdb_tree_leaf(const struct lmdb_tree *tree, int64_t number)
+{
+    const struct lmdb_leaf *leaf = leaf_of(tree, number);
+    const uint8_t *page = tree->file.base + leaf->page * tree->page_bytes;
+    __builtin_prefetch(page);
+    __builtin_prefetch(page + HEADER_BYTES + 2 * (number - leaf->first));
+    return leaf;
+}
+
+void lmdb_tree_fetch_node(const struct lmdb_tree *tree, uint64_t extent,
+                          const struct lmdb_leaf *leaf, int64_t number)
+{
+    const uint8_t *page = page_at(tree, extent, leaf->page, LEAF, NULL);
+    if (page && number - leaf->first < nodes_of(tree, page))
+        __builtin_prefetch(page + get_u16(page + HEADER_BYTES + 2 * (number - leaf->first)));
+}
+
+int lmdb_tree_item(const struct lmdb_tree *tree, uint64_t extent, const struct lmdb_leaf *leaf,
+                   int64_t number, struct lmdb_item *ret_item, struct leat_err *err)
 {
     uint32_t flags;
-    const struct lmdb_leaf *leaf = leaf_of(tree, number);
     const uint8_t *page = page_at(tree, extent, leaf->page, LEAF, err);
     if (!page)
         return -LEAT_E_CORRUPT;
@@ -390,26 +405,20 @@ int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
     return failed;
 }
 
+int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
+                 struct lmdb_item *ret_item, struct leat_err *err)
+{
+    return lmdb_tree_item(tree, extent, leaf_of(tree, number), number, ret_item, err);
+}
+
 /* The first lines of the value and one of the page after it: the hardware goes on alone within a
  * page, but the walk to another page it has not seen takes as long as a trip to memory. */
-void lmdb_tree_fetch(const struct lmdb_tree *tree, uint64_t extent, int64_t number)
+void lmdb_tree_fetch_value(const struct lmdb_tree *tree, const struct lmdb_item *item)
 {
-    uint64_t left;
-    const struct lmdb_leaf *leaf = leaf_of(tree, number);
-    const uint8_t *page = page_at(tree, extent, leaf->page, LEAF, NULL);
-    if (!page || number - leaf->first >= nodes_of(tree, page))
-        return;
-    const uint8_t *node = node_at(tree, page, number - leaf->first, &left);
-    if (!node || !(get_u16(node + 4) & BIG) || left < 8)
-        return; /* it lies on the leaf, which was just read */
-    uint64_t big = get_u64(node + NODE_BYTES + get_u16(node + 6));
-    if (big >= tree->pages)
-        return;
-    const uint8_t *value = tree->file.base + big * tree->page_bytes;
-    for (size_t at = 0; at < FETCH_BYTES; at += LINE_BYTES)
-        __builtin_prefetch(value + at);
-    if (get_u32(node) > tree->page_bytes - HEADER_BYTES)
-        __builtin_prefetch(value + tree->page_bytes);
+    for (size_t at = 0; at < FETCH_BYTES && at < item->value_bytes; at += LINE_BYTES)
+        __builtin_prefetch(item->value + at);
+    if (item->value_bytes > tree->page_bytes - HEADER_BYTES)
+        __builtin_prefetch(item->value + tree->page_bytes - HEADER_BYTES);
 }
 
 /* As LMDB compares keys: bytes, then lengths. */

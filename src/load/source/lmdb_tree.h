@@ -77,9 +77,16 @@ int lmdb_tree_is_current(const struct lmdb_tree *tree);
 int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
                  struct lmdb_item *ret_item, struct leat_err *err);
 
-/* Has the memory of an entry brought near, for lmdb_tree_at() soon after; says nothing of damage.
- */
-void lmdb_tree_fetch(const struct lmdb_tree *tree, uint64_t extent, int64_t number);
+/* The same step by step, for who reads many: each step has the memory brought near that the next
+ * one looks at, so who takes one step for all of them before the next does not wait. The leaf that
+ * entry `number` is on; then its node, of which nothing is said where it is damaged; then
+ * lmdb_tree_at(); then the value, before it is copied. */
+const struct lmdb_leaf *lmdb_tree_leaf(const struct lmdb_tree *tree, int64_t number);
+void lmdb_tree_fetch_node(const struct lmdb_tree *tree, uint64_t extent,
+                          const struct lmdb_leaf *leaf, int64_t number);
+int lmdb_tree_item(const struct lmdb_tree *tree, uint64_t extent, const struct lmdb_leaf *leaf,
+                   int64_t number, struct lmdb_item *ret_item, struct leat_err *err);
+void lmdb_tree_fetch_value(const struct lmdb_tree *tree, const struct lmdb_item *item);
 
 /* The number of a key; -1: it is not there. A damaged page fails. Not for integer keys. */
 int lmdb_tree_find(const struct lmdb_tree *tree, const void *key, size_t bytes, int64_t *ret_number,

@@ -219,12 +219,14 @@ static int read_damaged(const char *path, const char *db)
     for (int64_t i = 0; i < tree.entries; i++) {
         struct lmdb_item item;
         err.text[0] = 0;
-        lmdb_tree_fetch(&tree, tree.file.bytes, i);
-        if (lmdb_tree_at(&tree, tree.file.bytes, i, &item, &err) < 0) {
+        const struct lmdb_leaf *leaf = lmdb_tree_leaf(&tree, i);
+        lmdb_tree_fetch_node(&tree, tree.file.bytes, leaf, i);
+        if (lmdb_tree_item(&tree, tree.file.bytes, leaf, i, &item, &err) < 0) {
             assert_true(*err.text);
             good = 0;
             continue;
         }
+        lmdb_tree_fetch_value(&tree, &item);
         const uint8_t *end = tree.file.base + tree.file.bytes;
         assert_true(item.key >= tree.file.base && item.key + item.key_bytes <= end);
         assert_true(item.value >= tree.file.base && item.value <= end &&
