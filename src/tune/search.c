@@ -14,7 +14,7 @@
  *     2 the knee                         6 the batch sizes asked for
  *     3 double and half of the best,     7 leat.DataLoader, where it could stand there
  *       then between them                8 the first two once more, when close and not known well
- *     4 prefetch 4, 8 while it gains     9 persistent_workers, when starting is worth saving
+ *     4 prefetch 8; 4, if that gained    9 persistent_workers, when starting is worth saving
  *
  * Between 3 and 4, what contradicts the model is looked at twice. All but 7 to 9 are questions
  * about torch's DataLoader, and its rows alone answer them.
@@ -32,6 +32,8 @@
 #define DOUBT_RATIO 0.66
 /* Rows this close are measured once more before one is called the best. */
 #define CLOSE_RATIO 0.06
+/* Batches ahead of each worker: what evens out all but the rarest of waits, and half of it. */
+enum { PREFETCH_MOST = 8, PREFETCH_SOME = 4 };
 /* Starting workers for each epoch is worth avoiding when it takes this share of one. */
 #define START_RATIO 0.01
 
@@ -243,16 +245,24 @@ static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
     return ask_workers(result, knee * 2, 0, ret_config);
 }
 
+/* The more ahead the better, if it matters at all, and by how much shows best at the most: what the
+ * first step gains may be less than two rows differ by luck. Less will do where it does as well. */
 static int ask_prefetch(struct tune_result *result, struct tune_config *ret_config)
 {
     int best = best_of(result, 1);
     if (best < 0 || result->rows[best].config.workers == 0)
         return 0;
-    struct tune_config config = result->rows[best].config;
-    if (config.prefetch >= 8)
+    struct tune_config most = result->rows[best].config, some = most;
+    int gained = most.prefetch >= PREFETCH_MOST;
+    if (most.prefetch > PREFETCH_MOST)
         return 0;
-    config.prefetch = config.prefetch < 4 ? 4 : 8;
-    return open_question(result, &config, ret_config);
+    most.prefetch = PREFETCH_MOST;
+    some.prefetch = PREFETCH_SOME;
+    if (open_question(result, &most, ret_config))
+        return 1;
+    const struct tune_row *row = tune_find(result, &most);
+    int known = row && row->status == TUNE_OK;
+    return (gained || !known) && open_question(result, &some, ret_config);
 }
 
 static int ask_pin(struct tune_result *result, struct tune_config *ret_config)
@@ -297,11 +307,12 @@ static int is_tie(const struct tune_result *result, int a, int b)
     return low >= high * (1 - TUNE_SAME) && spread <= TUNE_SAME_MOST;
 }
 
-/* The best and the one after it decide the answer: when they are close, a second look at each. It
- * keeps the workers, and so also shows what that saves. */
+/* The best, and the simpler row that would be chosen in its place, or else the one after it, decide
+ * the answer: when they are close, a second look at each. It keeps the workers, and so also shows
+ * what that saves. */
 static int ask_again(struct tune_result *result, struct tune_config *ret_config)
 {
-    int second = -1, best = -1;
+    int second = -1, best = -1, chosen = tune_best(result);
     for (size_t i = 0; i < result->row_count; i++) {
         if (best < 0 || score(result, i) > score(result, best)) {
             second = best;
@@ -310,6 +321,8 @@ static int ask_again(struct tune_result *result, struct tune_config *ret_config)
             second = (int)i;
         }
     }
+    if (chosen >= 0 && chosen != best)
+        second = chosen;
     if (second < 0 || score(result, second) <= 0 ||
         score(result, second) < score(result, best) * (1 - CLOSE_RATIO) ||
         is_tie(result, best, second))
