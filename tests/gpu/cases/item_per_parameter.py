@@ -19,7 +19,7 @@ turn.take()
 steps = 0
 for (x,) in DataLoader(data, batch_size=64, pin_memory=True, num_workers=2):
     x = x.to("cuda", non_blocking=True)
-    loss = model(x.repeat(96, 1)).square().mean()
+    loss = model(x.repeat(128, 1)).square().mean()
     optimizer.zero_grad()
     loss.backward()
     total = 0.0
