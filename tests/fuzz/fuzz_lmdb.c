@@ -29,6 +29,7 @@ static void read_all(const struct lmdb_tree *tree)
         err.text[0] = 0;
         const struct lmdb_leaf *leaf = lmdb_tree_leaf(tree, i);
         lmdb_tree_fetch_node(tree, tree->file.bytes, leaf, i);
+        lmdb_tree_fetch_page(tree, tree->file.bytes, leaf, i);
         if (lmdb_tree_item(tree, tree->file.bytes, leaf, i, &item, &err) == 0) {
             lmdb_tree_fetch_value(tree, &item);
             look_at(tree, item.key, item.key_bytes);

@@ -99,6 +99,8 @@ static void find_items(const struct lmdb_source *l, uint64_t extent, const int64
     }
     for (size_t i = 0; i < count; i++)
         lmdb_tree_fetch_node(&l->tree, extent, leaf[i], entry[i]);
+    for (size_t i = 0; i < count; i++)
+        lmdb_tree_fetch_page(&l->tree, extent, leaf[i], entry[i]);
     for (size_t i = 0; i < count; i++) {
         struct leat_err why;
         int bad = lmdb_tree_item(&l->tree, extent, leaf[i], entry[i], &ret_items[i], &why);

@@ -385,6 +385,21 @@ void lmdb_tree_fetch_node(const struct lmdb_tree *tree, uint64_t extent,
         __builtin_prefetch(page + get_u16(page + HEADER_BYTES + 2 * (number - leaf->first)));
 }
 
+void lmdb_tree_fetch_page(const struct lmdb_tree *tree, uint64_t extent,
+                          const struct lmdb_leaf *leaf, int64_t number)
+{
+    uint64_t left;
+    const uint8_t *page = page_at(tree, extent, leaf->page, LEAF, NULL);
+    if (!page || number - leaf->first >= nodes_of(tree, page))
+        return;
+    const uint8_t *node = node_at(tree, page, number - leaf->first, &left);
+    if (!node || !(get_u16(node + 4) & BIG) || left < 8)
+        return; /* it lies on the leaf */
+    uint64_t big = get_u64(node + NODE_BYTES + get_u16(node + 6));
+    if (big < tree->pages)
+        __builtin_prefetch(tree->file.base + big * tree->page_bytes);
+}
+
 int lmdb_tree_item(const struct lmdb_tree *tree, uint64_t extent, const struct lmdb_leaf *leaf,
                    int64_t number, struct lmdb_item *ret_item, struct leat_err *err)
 {

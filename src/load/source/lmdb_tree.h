@@ -79,10 +79,13 @@ int lmdb_tree_at(const struct lmdb_tree *tree, uint64_t extent, int64_t number,
 
 /* The same step by step, for who reads many: each step has the memory brought near that the next
  * one looks at, so who takes one step for all of them before the next does not wait. The leaf that
- * entry `number` is on; then its node, of which nothing is said where it is damaged; then
- * lmdb_tree_at(); then the value, before it is copied. */
+ * entry `number` is on; then its node and the page that its value begins on, of which nothing is
+ * said where they are damaged; then what lmdb_tree_at() does; then the value, before it is copied.
+ */
 const struct lmdb_leaf *lmdb_tree_leaf(const struct lmdb_tree *tree, int64_t number);
 void lmdb_tree_fetch_node(const struct lmdb_tree *tree, uint64_t extent,
+                          const struct lmdb_leaf *leaf, int64_t number);
+void lmdb_tree_fetch_page(const struct lmdb_tree *tree, uint64_t extent,
                           const struct lmdb_leaf *leaf, int64_t number);
 int lmdb_tree_item(const struct lmdb_tree *tree, uint64_t extent, const struct lmdb_leaf *leaf,
                    int64_t number, struct lmdb_item *ret_item, struct leat_err *err);

@@ -221,6 +221,7 @@ static int read_damaged(const char *path, const char *db)
         err.text[0] = 0;
         const struct lmdb_leaf *leaf = lmdb_tree_leaf(&tree, i);
         lmdb_tree_fetch_node(&tree, tree.file.bytes, leaf, i);
+        lmdb_tree_fetch_page(&tree, tree.file.bytes, leaf, i);
         if (lmdb_tree_item(&tree, tree.file.bytes, leaf, i, &item, &err) < 0) {
             assert_true(*err.text);
             good = 0;
