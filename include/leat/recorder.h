@@ -220,14 +220,16 @@ typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
     X(SYNC, "sync")           /* came back from waiting for the device */                          \
     X(ALLOCATOR, "allocator") /* cudaMalloc, cudaFree */                                           \
     X(OTHER, "other")                                                                              \
-    X(LAUNCH, "launch") /* was at work between launches close to each other: by samples */
+    X(LAUNCH, "launch")         /* was at work between launches close to each other: by samples */ \
+    X(COLLECTIVE, "collective") /* waited for other ranks */
 
 enum leat_clock_phase {
 #define X(name, text) LEAT_CLOCK_##name,
     LEAT_CLOCK_PHASES(X)
 #undef X
         LEAT_CLOCK_PHASES_COUNT,
-    LEAT_CLOCK_SKIPPED = LEAT_CLOCK_PHASES_COUNT /* no part of a step: evaluation */
+    LEAT_CLOCK_SKIPPED = LEAT_CLOCK_PHASES_COUNT, /* no part of a step: evaluation */
+    LEAT_CLOCK_RESUMED                            /* a collective is over: what was before it */
 };
 
 struct leat_clock_total {

@@ -178,6 +178,12 @@ HOT void core_tick(uint64_t now_ns)
         call_tick();
 }
 
+static PyObject *core_collective(PyObject *self, PyObject *begins)
+{
+    leat_clock_mark(begins == Py_True ? LEAT_CLOCK_COLLECTIVE : LEAT_CLOCK_RESUMED);
+    Py_RETURN_NONE;
+}
+
 static PyObject *begin(PyObject *self, PyObject *value)
 {
     long kind = kind_of(value);
@@ -359,6 +365,7 @@ static PyMethodDef core_methods[] = {
     {"record",    core_record,    METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
     {"begin",     begin,          METH_O,       "begin(kind) -> False if inside such a span already."     },
     {"end",       end,            METH_VARARGS, "end(kind, flags, id, arg)."                              },
+    {"collective", core_collective, METH_O,     "collective(begins): of this thread, for the GPU's clock."},
     {"inside",    core_inside,    METH_O,       "inside(kind) -> whether this thread is in such a span."  },
     {"steps",     core_steps,     METH_O,       "steps(count): how many optimizer steps are really open." },
     {"drop",      core_drop,      METH_O,       "drop(kind): the span is over, and was nothing."          },

@@ -12,6 +12,7 @@ from leat import _core, _patch, _state
 from leat._state import now, record
 
 begin = _core.begin
+collective = _core.collective
 end = _core.end
 inside = _core.inside
 waits = _core.waits
@@ -46,8 +47,8 @@ COLLECTIVES = (
 )
 
 
-def make_sync(name, compiling):
-    """A call that may block: a SYNC span, the outermost one only."""
+def make_sync(name, compiling, mark=lambda begins: None):
+    """A call that may block: a SYNC span, the outermost one only. `mark` is told of it."""
 
     def make(original):
         def sync(*args, **kwargs):
@@ -56,12 +57,14 @@ def make_sync(name, compiling):
             number = 0
             flags = ERROR
             try:
+                mark(True)
                 number = _state.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
             finally:
                 end(SYNC, flags, number, 0)
+                mark(False)
 
         return sync
 
@@ -118,11 +121,11 @@ def install(torch):
         original = getattr(inner, name, None)
         if original is None:
             _patch.missing(name)
-        elif _patch.patch(inner, name, make_sync(name, compiling)):
+        elif _patch.patch(inner, name, make_sync(name, compiling, collective)):
             _patch.replace(dist, name, getattr(inner, name), original)
     original = getattr(inner, "init_process_group", None)
     if _patch.patch(inner, "init_process_group", _make_init):
         _patch.replace(dist, "init_process_group", inner.init_process_group, original)
     work = getattr(dist, "Work", None)
     if work is not None:  # a C type: where it cannot be changed, handles are not seen
-        _patch.patch(work, "wait", make_sync("wait", compiling), "Work.wait")
+        _patch.patch(work, "wait", make_sync("wait", compiling, collective), "Work.wait")

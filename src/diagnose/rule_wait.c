@@ -133,7 +133,7 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
     prove_span(f, r, &span);
 }
 
-#define DEVICE_WAITS "sync allocator other" /* phases of the device's clock */
+#define DEVICE_WAITS "sync collective allocator other" /* phases of the device's clock */
 
 /* 1, with the finding told, when lines that wait for the device explain it. */
 static int tell_lines(struct finding *f, const struct facts *facts, const struct rank_facts *r,

@@ -60,7 +60,7 @@ __thread struct gpu_clock_thread gpu_clock_thread;
 static struct {
     atomic_flag busy;
     bool broken, continuous, marked_input;
-    enum leat_clock_phase phase;
+    enum leat_clock_phase phase, outer; /* outer: around a collective */
     int steps;
     uint64_t put, read; /* counts of entries; the entry before `read` is still there */
     struct entry ring[EVENTS];
@@ -187,6 +187,8 @@ static enum leat_clock_phase blame(uint64_t quiet)
 {
     if (own.alloc_ticks > quiet / 2)
         return LEAT_CLOCK_ALLOCATOR;
+    if (own.phase == LEAT_CLOCK_COLLECTIVE)
+        return LEAT_CLOCK_COLLECTIVE;
     if (atomic_load(&gpu_clock.drained) && quiet <= atomic_load(&gpu_clock.gap_ticks))
         return LEAT_CLOCK_SYNC;
     return own.phase;
@@ -503,11 +505,24 @@ static bool begins_step(enum leat_clock_phase phase)
            (phase == LEAT_CLOCK_OTHER && !own.marked_input && own.phase == LEAT_CLOCK_OPTIMIZER);
 }
 
+/* What a mark means: a collective is inside another phase, and of an evaluation it is no news. */
+static enum leat_clock_phase phase_meant(enum leat_clock_phase phase)
+{
+    if (phase == LEAT_CLOCK_COLLECTIVE && own.phase == LEAT_CLOCK_SKIPPED)
+        return LEAT_CLOCK_SKIPPED;
+    if (phase == LEAT_CLOCK_COLLECTIVE && own.phase != LEAT_CLOCK_COLLECTIVE)
+        own.outer = own.phase;
+    if (phase == LEAT_CLOCK_RESUMED)
+        return own.phase == LEAT_CLOCK_COLLECTIVE ? own.outer : own.phase;
+    return phase;
+}
+
 void gpu_clock_mark(enum leat_clock_phase phase)
 {
     uint64_t start;
-    if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_SKIPPED || !take_clock(&start))
+    if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_RESUMED || !take_clock(&start))
         return;
+    phase = phase_meant(phase);
     if (own.phase == LEAT_CLOCK_SKIPPED || phase == LEAT_CLOCK_SKIPPED)
         own.continuous = false;
     if (phase == LEAT_CLOCK_SKIPPED)

@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 7u
+#define REC_VERSION 8u
 
 enum {
     REC_HEADER_BYTES = 4096,

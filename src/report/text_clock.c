@@ -26,15 +26,16 @@ static double phase_number(const json_t *phases, const char *phase, const char *
 static void add_causes(struct str *text, const json_t *phases)
 {
     static const char *const names[][2] = {
-        {"input",     "input"                },
-        {"h2d",       "copies to the GPU"    },
-        {"forward",   "Python in forward"    },
-        {"backward",  "Python in backward"   },
-        {"optimizer", "Python in optimizer"  },
-        {"launch",    "between launches"     },
-        {"sync",      "after synchronising"  },
-        {"allocator", "allocator"            },
-        {"other",     "Python between phases"},
+        {"input",      "input"                },
+        {"h2d",        "copies to the GPU"    },
+        {"forward",    "Python in forward"    },
+        {"backward",   "Python in backward"   },
+        {"optimizer",  "Python in optimizer"  },
+        {"launch",     "between launches"     },
+        {"sync",       "after synchronising"  },
+        {"collective", "collectives"          },
+        {"allocator",  "allocator"            },
+        {"other",      "Python between phases"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         double share = phase_number(phases, names[i][0], "idle_share");

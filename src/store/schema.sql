@@ -129,7 +129,7 @@ CREATE TABLE gpu_clock (         -- device time by what the host did meanwhile, 
                                  -- of short steps only as many as cost next to nothing
     phase TEXT,                  -- input (waited for a batch), h2d (copied on that stream), forward, backward,
                                  -- optimizer, sync (just after waiting for the device), allocator, other,
-                                 -- launch (between launches close to each other; by samples)
+                                 -- launch (between launches close to each other; by samples), collective
     n         INTEGER,           -- stretches in which the host launched nothing; of launch: samples
     device_ns INTEGER,           -- device time charged to the phase; all phases together: what was measured
     idle_ns   INTEGER,           -- of it: the device had nothing to do

@@ -311,3 +311,45 @@ def test_the_device_idles_while_a_batch_is_waited_for(tmp_path):
     assert rank["phases"][0]["phase"] == "input" and rank["phases"][0]["idle_share"] > 0.5
     text = (folder / "final_summary.txt").read_text()
     assert re.search(r"^- GPU clock: idle \d+ % of the time \(input \d", text, re.MULTILINE), text
+
+
+COLLECTIVE = """
+import os
+import socket
+import time
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader
+
+with socket.create_server(("127.0.0.1", 0)) as free:
+    where = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+late = os.fork() == 0
+dist.init_process_group("gloo", init_method=where, rank=int(late), world_size=2)
+if late:
+    for _ in range(15):
+        time.sleep(0.02)
+        dist.barrier()
+    os._exit(0)
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.ones(15, 4), batch_size=None):
+    launch(3)
+    model(x).sum().backward()
+    dist.barrier()
+    optimizer.step()
+os.wait()
+"""
+
+
+def test_the_device_idles_while_another_rank_is_waited_for(tmp_path):
+    (tmp_path / "train.py").write_text(LAUNCH + COLLECTIVE)
+    done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
+    assert done.returncode == 0, done.stderr
+    rows = database(tmp_path).execute("SELECT phase, n, idle_ns FROM gpu_clock WHERE rank = 0")
+    clock = {phase: rest for phase, *rest in rows}
+    n, idle_ns = clock["collective"]
+    assert 6 <= n <= 12 and idle_ns >= 0.01e9 * n
+    assert idle_ns > 10 * clock["other"][1]
+    text = (tmp_path / "logs" / "probe" / "final_summary.txt").read_text()
+    assert re.search(r"^- GPU clock: idle [^|]*collectives\s+\d", text, re.MULTILINE), text

@@ -268,6 +268,38 @@ static void a_wait_for_the_device_is_the_waits(void **state)
     assert_int_equal(gained(LEAT_CLOCK_SYNC).n, STEPS);
 }
 
+/* Whatever it is inside of goes on behind it; an evaluation is left out with all that is in it. */
+static void a_collective_is_a_cause_of_its_own(void **state)
+{
+    for (int k = 0; k < STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        launch();
+        leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
+        stall();
+        leat_probe_mark(LEAT_CLOCK_RESUMED);
+        launch();
+    }
+    assert_is_stall(gained(LEAT_CLOCK_COLLECTIVE).idle_ns);
+    uint64_t collective_ns = stalled_ns;
+    stalled_ns = 0;
+    for (int k = 0; k < STEPS; k++) {
+        leat_probe_mark(LEAT_CLOCK_INPUT);
+        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
+        leat_probe_mark(LEAT_CLOCK_RESUMED);
+        launch();
+        stall();
+        launch();
+    }
+    assert_is_stall(gained(LEAT_CLOCK_FORWARD).idle_ns);
+    leat_probe_mark(LEAT_CLOCK_SKIPPED);
+    leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
+    stall();
+    leat_probe_mark(LEAT_CLOCK_RESUMED);
+    assert_true(gained(LEAT_CLOCK_COLLECTIVE).idle_ns < 2 * collective_ns);
+}
+
 static void a_large_copy_is_the_transfers(void **state)
 {
     static char pageable[1 << 20];
@@ -350,6 +382,7 @@ int main(void)
         TEST(a_gap_behind_work_is_hidden),
         TEST(a_wait_for_the_device_is_the_waits),
         TEST(a_large_copy_is_the_transfers),
+        TEST(a_collective_is_a_cause_of_its_own),
         TEST(short_pauses_are_sampled),
         TEST(what_is_seen_late_is_asked_for_twice),
         TEST(a_busy_device_is_not_idle_between_launches),

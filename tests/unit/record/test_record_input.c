@@ -446,7 +446,7 @@ int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
     return 1;
 }
 
-static int marked[LEAT_CLOCK_PHASES_COUNT];
+static int marked[LEAT_CLOCK_RESUMED + 1];
 void leat_probe_mark(enum leat_clock_phase phase) __attribute__((visibility("default")));
 void leat_probe_mark(enum leat_clock_phase phase)
 {
