@@ -16,7 +16,7 @@
 
 static __thread struct here here;
 
-static PyObject *on_first; /* owned; called before a thread's first span of training */
+static PyObject *on_first;      /* owned; called before a thread's first span of training */
 HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
 HOT_DATA static uint64_t due_ns = UINT64_MAX;
 
@@ -358,31 +358,32 @@ static PyObject *core_fact(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef core_methods[] = {
-    {"open",      core_open,      METH_NOARGS,  "open() -> 0, or a negative errno."                       },
-    {"close",     core_close,     METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
-    {"recording", core_recording, METH_NOARGS,  "recording() -> bool."                                    },
-    {"now_ns",    core_now_ns,    METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
-    {"record",    core_record,    METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
-    {"begin",     begin,          METH_O,       "begin(kind) -> False if inside such a span already."     },
-    {"end",       end,            METH_VARARGS, "end(kind, flags, id, arg)."                              },
-    {"collective", core_collective, METH_O,     "collective(begins): of this thread, for the GPU's clock."},
-    {"inside",    core_inside,    METH_O,       "inside(kind) -> whether this thread is in such a span."  },
-    {"steps",     core_steps,     METH_O,       "steps(count): how many optimizer steps are really open." },
-    {"drop",      core_drop,      METH_O,       "drop(kind): the span is over, and was nothing."          },
-    {"waits",     core_waits,     METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
-    {"forget",    core_forget,    METH_NOARGS,  "forget(): after a fork, in the child."                   },
-    {"on_first",  core_on_first,  METH_O,       "on_first(callable): before a thread's first span."       },
-    {"on_tick",   core_on_tick,   METH_O,       "on_tick(callable): what due() is for."                   },
-    {"due",       core_set_due,   METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
-    {"nest",      core_nest,      METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
-    {"name",      core_name,      METH_VARARGS, "name(text) -> id."                                       },
-    {"loader",    core_loader,    METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
-    {"role",      core_role,      METH_VARARGS, "role(role[, worker_id])."                                },
-    {"rank",      core_rank,      METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
-    {"signals",   core_signals,   METH_O,       "signals(bits): adds to those already set."               },
-    {"cost",      core_cost,      METH_O,       "cost(ns_per_record)."                                    },
-    {"fact",      core_fact,      METH_VARARGS, "fact(key, value)."                                       },
-    {NULL,        NULL,           0,            NULL                                                      },
+    {"open",       core_open,       METH_NOARGS,  "open() -> 0, or a negative errno."                       },
+    {"close",      core_close,      METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
+    {"recording",  core_recording,  METH_NOARGS,  "recording() -> bool."                                    },
+    {"now_ns",     core_now_ns,     METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
+    {"record",     core_record,     METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
+    {"begin",      begin,           METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",        end,             METH_VARARGS, "end(kind, flags, id, arg)."                              },
+    {"collective", core_collective, METH_O,
+     "collective(begins): of this thread, for the GPU's clock."                                             },
+    {"inside",     core_inside,     METH_O,       "inside(kind) -> whether this thread is in such a span."  },
+    {"steps",      core_steps,      METH_O,       "steps(count): how many optimizer steps are really open." },
+    {"drop",       core_drop,       METH_O,       "drop(kind): the span is over, and was nothing."          },
+    {"waits",      core_waits,      METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
+    {"forget",     core_forget,     METH_NOARGS,  "forget(): after a fork, in the child."                   },
+    {"on_first",   core_on_first,   METH_O,       "on_first(callable): before a thread's first span."       },
+    {"on_tick",    core_on_tick,    METH_O,       "on_tick(callable): what due() is for."                   },
+    {"due",        core_set_due,    METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
+    {"nest",       core_nest,       METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
+    {"name",       core_name,       METH_VARARGS, "name(text) -> id."                                       },
+    {"loader",     core_loader,     METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
+    {"role",       core_role,       METH_VARARGS, "role(role[, worker_id])."                                },
+    {"rank",       core_rank,       METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
+    {"signals",    core_signals,    METH_O,       "signals(bits): adds to those already set."               },
+    {"cost",       core_cost,       METH_O,       "cost(ns_per_record)."                                    },
+    {"fact",       core_fact,       METH_VARARGS, "fact(key, value)."                                       },
+    {NULL,         NULL,            0,            NULL                                                      },
 };
 
 static struct PyModuleDef core_module = {
