@@ -30,6 +30,7 @@
 #endif
 
 #define LOADER_UNKNOWN (-1)
+#define QUICK_BATCH_NS 1000000 /* a batch whose making is looked at less: 10 us are 1 % of it */
 
 /* Of one thread. A bit of `inside` for each kind of record, and since when. Only the outermost span
  * of a kind is recorded. Optimizer steps are counted: their begin and end come from two hooks. */
@@ -98,6 +99,8 @@ void making_mark(struct here *here, enum making_part part, uint32_t loader);
 int64_t handover_ready(PyObject *iterator, PyObject *queue);
 uint32_t making_loader(void); /* of this worker, for its parts */
 void sampler_answer(void);    /* what the sampler has asked; between two batches */
+/* A batch was made in this time, or has been in the making for it: a sampler may wait for that. */
+void sampler_hear(uint64_t ns, int made);
 /* Finds out how the stack lies in memory, once for all processes that descend from this one;
  * `module` is leat._hooks_lines, and stack_open() has been called. */
 void sampler_find_layout(PyObject *module);

@@ -13,6 +13,11 @@
  * that holds the GIL for long nor one that releases it draws samples to itself. The sampled thread
  * is never stopped, and once the codes are known nothing is asked of it.
  *
+ * A thread is not free where there was none: the C library, which had known that the process has
+ * but one, takes locks from then on, for 5 us and more of a step of half a millisecond. So in such
+ * a process the sampler waits until batches have taken long enough to be worth it, and where they
+ * are quick it never comes.
+ *
  * As the sampler's thread calls nothing of Python, it is in nobody's way when the interpreter goes
  * down. fork: the child has no such thread and starts its own when it is told to; what the parent's
  * knew is left alone. What a sampler has is never freed: it is one to a process.
@@ -28,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -40,13 +46,16 @@ enum {
     DENSE_LOOKS = 1000,
     LATER_FACTOR = 5,
     IDLE_FACTOR = 5, /* a second without a batch: look that much less often */
-    MOST_NS = 1000000000
+    MOST_NS = 1000000000,
+    WORTH_NS = 50000000 /* of batches that are not quick: five looks */
 };
 
 struct sampler {
     uint64_t period_ns; /* set once, as lines */
     struct lines *lines;
     atomic_int stop;
+    int waits;        /* for something worth a thread */
+    uint64_t long_ns; /* of batches that were not quick; quick ones take from it again */
     /* Of the thread. */
     struct stack now;
     int32_t doing_tid;
@@ -241,6 +250,22 @@ static int start_thread(struct sampler *s)
     return -error;
 }
 
+void sampler_hear(uint64_t ns, int made)
+{
+    struct sampler *s = current;
+    if (!s || !s->waits)
+        return;
+    if (made && ns < QUICK_BATCH_NS)
+        s->long_ns -= s->long_ns < QUICK_BATCH_NS ? s->long_ns : QUICK_BATCH_NS;
+    else if (made)
+        s->long_ns += ns;
+    if (__libc_single_threaded && s->long_ns < WORTH_NS && ns < WORTH_NS)
+        return;
+    s->waits = 0;
+    if (start_thread(s) < 0)
+        current = NULL; /* what it has is never freed */
+}
+
 static PyObject *probe(PyObject *self, PyObject *situation)
 {
     return PyLong_FromLong(stack_probe((int)PyLong_AsLong(situation)));
@@ -283,8 +308,9 @@ static int start(double hz)
     s->doing_fd = -1;
     if (!handler_set)
         handler_set = pthread_atfork(NULL, NULL, forget_in_child) == 0;
+    s->waits = __libc_single_threaded;
     current = s;
-    if (start_thread(s) < 0)
+    if (!s->waits && start_thread(s) < 0)
         goto fail;
     Py_DECREF(module);
     return 1;

@@ -48,6 +48,7 @@ static PyObject *sample_ends(struct timed *t, PyObject *sample)
         leat_part(t->loader, LEAT_PART_SAMPLE, now - t->last_ns, 0);
         t->last_ns = now;
         t->timed++;
+        sampler_hear(now - t->begin_ns, 0);
     }
     return sample;
 }
