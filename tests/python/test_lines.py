@@ -271,6 +271,40 @@ print("left", threads())
     assert ("leat-lines" in run.stdout) != stopped
 
 
+@pytest.mark.parametrize(
+    "batches, before, comes",
+    [
+        ("[0.0] * 200", "", False),
+        ("[0.03] + [0.0] * 200", "", False),  # the first alone is slow
+        ("[0.0] * 50 + [0.005] * 20", "", True),
+        ("[0.2]", "time.sleep(0)", True),
+        ("[0.0] * 3", "t = threading.Thread(target=print); t.start(); t.join()", True),
+    ],
+)
+def test_a_thread_only_where_it_is_worth_it(train, batches, before, comes):
+    """A process that had but one thread gets a second one only for batches that take long."""
+    script = f"""
+import os, threading, time
+
+def threads():
+    return [open(f"/proc/self/task/{{t}}/comm").read().strip() for t in os.listdir("/proc/self/task")]
+
+class Some(Rows):
+    seconds = {batches}
+    def __len__(self): return len(self.seconds)
+    def __getitem__(self, i):
+        time.sleep(self.seconds[i]) if self.seconds[i] else None
+        return i
+
+assert len(threads()) == 1, threads()
+{before}
+for _ in DataLoader(Some(1), 1): pass
+print("left", threads())
+"""
+    run = train(script, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    assert ("leat-lines" in run.stdout) == comes
+
+
 LEAVING = """
 import sys, threading, time
 sys.path.insert(0, sys.argv[1])
