@@ -37,7 +37,7 @@ from overhead import ROOT, Bars, Bench, Turns, machine, quartiles, show_progress
 MOST_SLOWER = 0.01
 LEAST_ROUNDS = 5  # of fewer pairs no spread is known
 # What lies at the top of a process's heap decides whether each large array is given back to the
-# kernel, and costs its page faults anew: 15 % between two untraced processes. Here it never is.
+# kernel, and costs its page faults anew, in one process and not in the other. Here it never is.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
 KEEP = "persistent_workers=True"
 # name: dataset, cost of a sample, samples in a batch, batches in a block, settings of the loader
