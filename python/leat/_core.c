@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-static __thread struct here here;
+static __thread struct here this_thread;
 
 static PyObject *on_first;      /* owned; called before a thread's first span of training */
 HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
@@ -22,7 +22,7 @@ HOT_DATA static uint64_t due_ns = UINT64_MAX;
 
 HOT struct here *core_here(void)
 {
-    return &here;
+    return &this_thread;
 }
 
 static PyObject *core_open(PyObject *self, PyObject *unused)
@@ -121,7 +121,7 @@ static long kind_of(PyObject *value)
 
 COLD int core_speak_first(void)
 {
-    here.spoken = 1;
+    this_thread.spoken = 1;
     if (!on_first)
         return 0;
     PyObject *args = PyTuple_New(0);
@@ -131,33 +131,33 @@ COLD int core_speak_first(void)
     return result ? 0 : -1;
 }
 
-HOT int core_begin(enum leat_record_kind kind)
+HOT int core_begin(struct here *here, enum leat_record_kind kind)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
     if (kind == LEAT_REC_OPTIMIZER)
-        here.steps++;
-    if (here.inside & 1u << kind)
+        here->steps++;
+    if (here->inside & 1u << kind)
         return 0;
-    if (!here.spoken && 1u << kind & training && core_speak_first() < 0)
+    if (!here->spoken && 1u << kind & training && core_speak_first() < 0)
         PyErr_Clear();
-    here.inside |= 1u << kind;
+    here->inside |= 1u << kind;
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(1);
     if (kind == LEAT_REC_FETCH)
-        here.loader = LOADER_UNKNOWN;
-    here.t0_ns[kind] = leat_now_ns();
+        here->loader = LOADER_UNKNOWN;
+    here->t0_ns[kind] = leat_now_ns();
     return 1;
 }
 
-HOT void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
-                  uint64_t t1)
+HOT void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
+                  uint64_t arg, uint64_t t1)
 {
-    if (!(here.inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here.steps > 0))
+    if (!(here->inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here->steps > 0))
         return;
-    here.inside &= ~(1u << kind);
+    here->inside &= ~(1u << kind);
     if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
-        leat_record(kind, flags, id, arg, here.t0_ns[kind], t1);
+        leat_record(kind, flags, id, arg, here->t0_ns[kind], t1);
     if (kind == LEAT_REC_BACKWARD)
         leat_recorder_nest(-1);
 }
@@ -187,7 +187,7 @@ static PyObject *core_collective(PyObject *self, PyObject *begins)
 static PyObject *begin(PyObject *self, PyObject *value)
 {
     long kind = kind_of(value);
-    return kind < 0 ? NULL : PyBool_FromLong(core_begin((enum leat_record_kind)kind));
+    return kind < 0 ? NULL : PyBool_FromLong(core_begin(core_here(), (enum leat_record_kind)kind));
 }
 
 static PyObject *end(PyObject *self, PyObject *args)
@@ -202,7 +202,7 @@ static PyObject *end(PyObject *self, PyObject *args)
     uint64_t arg = core_unpack(last);
     if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
         return NULL;
-    core_end((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t1);
+    core_end(core_here(), (enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t1);
     core_tick(t1);
     Py_RETURN_NONE;
 }
@@ -210,7 +210,7 @@ static PyObject *end(PyObject *self, PyObject *args)
 static PyObject *core_inside(PyObject *self, PyObject *value)
 {
     long kind = kind_of(value);
-    return kind < 0 ? NULL : PyBool_FromLong(here.inside >> kind & 1);
+    return kind < 0 ? NULL : PyBool_FromLong(this_thread.inside >> kind & 1);
 }
 
 static PyObject *core_steps(PyObject *self, PyObject *value)
@@ -218,7 +218,7 @@ static PyObject *core_steps(PyObject *self, PyObject *value)
     long steps = PyLong_AsLong(value);
     if (steps == -1 && PyErr_Occurred())
         return NULL;
-    here.steps = (int)steps;
+    this_thread.steps = (int)steps;
     Py_RETURN_NONE;
 }
 
@@ -227,22 +227,22 @@ static PyObject *core_drop(PyObject *self, PyObject *value)
     long kind = kind_of(value);
     if (kind < 0)
         return NULL;
-    here.inside &= ~(1u << kind);
+    this_thread.inside &= ~(1u << kind);
     if (kind == LEAT_REC_OPTIMIZER)
-        here.steps = 0;
+        this_thread.steps = 0;
     Py_RETURN_NONE;
 }
 
 static PyObject *core_waits(PyObject *self, PyObject *unused)
 {
     uint32_t blocked = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_SYNC;
-    return PyBool_FromLong(here.spoken && !(here.inside & blocked));
+    return PyBool_FromLong(this_thread.spoken && !(this_thread.inside & blocked));
 }
 
 static PyObject *core_forget(PyObject *self, PyObject *unused)
 {
-    Py_XDECREF(here.serves);
-    here = (struct here){.loader = LOADER_UNKNOWN};
+    Py_XDECREF(this_thread.serves);
+    this_thread = (struct here){.loader = LOADER_UNKNOWN};
     making_forget();
     train_forget();
     Py_RETURN_NONE;

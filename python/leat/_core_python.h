@@ -61,10 +61,11 @@ static inline void core_keep(PyObject **place, PyObject *value)
 struct here *core_here(void);
 int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
 uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */
-/* A span of this thread begins: 1, or 0 when it is inside such a one already. */
-int core_begin(enum leat_record_kind kind);
+/* A span of this thread, which is `here`, begins: 1, or 0 when it is inside such a one already. */
+int core_begin(struct here *here, enum leat_record_kind kind);
 /* It ends. Whatever exception there is stays. */
-void core_end(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg, uint64_t t1);
+void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
+              uint64_t arg, uint64_t t1);
 void core_tick(uint64_t now_ns); /* calls the hooks when something else is due */
 
 /* What torch was found to do otherwise than expected: the hooks are told, once. What the exception

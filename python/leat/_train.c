@@ -65,7 +65,8 @@ static void backward_dealloc(struct backward *b)
 
 HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
 {
-    if (core_begin(b->kind) <= 0)
+    struct here *here = core_here();
+    if (core_begin(here, b->kind) <= 0)
         return PyObject_Call(b->original, args, kwargs);
     backwards++;
     trained = 1;
@@ -74,7 +75,7 @@ HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject 
     uint64_t t1 = leat_now_ns();
     backwards--;
     leat_clock_mark(LEAT_CLOCK_OTHER);
-    core_end(b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
+    core_end(here, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
 }
 
@@ -137,10 +138,11 @@ HOT static PyObject *train_begin_step(PyObject *self, PyObject *const *given, Py
 {
     if (count != 3)
         return wrong_count();
+    struct here *here = core_here();
     if (!PyTuple_CheckExact(given[1]) || Py_SIZE(given[1]) != 1 || PyDict_Size(given[2]) ||
-        core_here()->inside & 1u << LEAT_REC_OPTIMIZER)
+        here->inside & 1u << LEAT_REC_OPTIMIZER)
         return PyObject_CallFunctionObjArgs(begin_rare, given[0], given[1], given[2], NULL);
-    core_begin(LEAT_REC_OPTIMIZER);
+    core_begin(here, LEAT_REC_OPTIMIZER);
     leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
@@ -181,7 +183,7 @@ HOT static PyObject *train_end_step(PyObject *self, PyObject *const *given, Py_s
         return wrong_count();
     unsigned flags = backwards ? ask_nested() : 0;
     uint64_t number = read_number(given[0]);
-    core_end(LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
+    core_end(core_here(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_tick(t1);
     Py_RETURN_NONE;

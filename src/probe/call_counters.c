@@ -14,6 +14,7 @@ bool call_ticks_steady;
 
 static struct call_slot slots[SLOTS + 1]; /* the last is shared */
 static _Atomic uint32_t slots_used;       /* those below it have been taken at some time */
+static atomic_int *_Atomic met;           /* NULL: nobody waits for the first call */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* its destructor gives the slot of a thread back */
 static uint64_t first_ns, first_ticks;
@@ -45,6 +46,21 @@ static void begin(void)
         key = (pthread_key_t)-1;
 }
 
+void call_counters_meet(atomic_int *place)
+{
+    atomic_store(&met, place);
+    if (atomic_load(&slots_used))
+        atomic_store(place, 1);
+}
+
+/* After `slots_used` was raised: whoever comes to meet it now sees that. */
+static void tell_met(void)
+{
+    atomic_int *place = atomic_load(&met);
+    if (place)
+        atomic_store(place, 1);
+}
+
 /* A slot that is given back is one that a destructor has run for; without a key none is. */
 void call_slot_take(void)
 {
@@ -60,11 +76,13 @@ void call_slot_take(void)
         uint32_t used = atomic_load(&slots_used);
         while (used < i + 1 && !atomic_compare_exchange_weak(&slots_used, &used, i + 1))
             ;
+        tell_met();
         call_thread.slot = &slots[i];
         call_thread.shared = 0;
         return;
     }
     atomic_store(&slots_used, SLOTS + 1);
+    tell_met();
     call_thread.slot = &slots[SLOTS];
     call_thread.shared = 1;
 }

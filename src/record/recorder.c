@@ -35,19 +35,28 @@ HOT_DATA static atomic_uint generation = 1;    /* raised by fork and close */
 static atomic_int hopeless;                    /* leat could not be reached: do not try again */
 static atomic_int wanted;                      /* open was called in this process or an ancestor */
 
-HOT_DATA static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
-HOT_DATA static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
+/* A process that does not use CUDA finds 0 here and goes no further. */
+HOT_DATA static atomic_int cuda_met;
+HOT_DATA static atomic_uint step_kinds;        /* of STEP_KINDS, those there were: a bit each */
+static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
+static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
 static _Atomic(leat_probe_clock_fn) read_clock;
-static struct {
-    atomic_flag busy;         /* a thread is at it: the others let it be */
-    atomic_int begun, trains; /* a batch has come; an optimizer has made a step */
-    _Atomic uint64_t steps;   /* that have ended */
-} cuda;
+static atomic_flag cuda_busy = ATOMIC_FLAG_INIT; /* a thread is at it: the others let it be */
+static _Atomic uint64_t cuda_steps;              /* that have ended */
 
-static __thread struct rec_ring *my_ring;
-static __thread uint64_t my_tail; /* of it, when last looked at: leat's line stays with leat */
-static __thread unsigned my_generation;
-static __thread int backward_depth;
+/* The records at which a step begins or ends. */
+enum {
+    TRAINS = 1 << LEAT_REC_OPTIMIZER | 1 << LEAT_REC_STEP,
+    STEP_KINDS = TRAINS | 1 << LEAT_REC_FETCH
+};
+
+/* Of one thread. */
+static __thread struct mine {
+    struct rec_ring *ring;
+    uint64_t tail; /* of it, when last looked at: leat's line stays with leat */
+    unsigned generation;
+    int backward_depth;
+} mine;
 
 /* In the child of a fork there is one thread, so no lock is needed, and none may be taken: another
  * thread of the parent may have held it. */
@@ -58,12 +67,12 @@ COLD static void after_fork_in_child(void)
         munmap(old, sizeof *old);
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&open_lock, NULL);
-    atomic_flag_clear(&cuda.busy);
-    atomic_store(&cuda.begun, 0);
-    atomic_store(&cuda.trains, 0);
-    atomic_store(&cuda.steps, 0);
-    my_ring = NULL;
-    backward_depth = 0;
+    atomic_flag_clear(&cuda_busy);
+    atomic_store(&cuda_met, 0);
+    atomic_store(&step_kinds, 0);
+    atomic_store(&cuda_steps, 0);
+    mine.ring = NULL;
+    mine.backward_depth = 0;
 }
 
 static int send_memfd(const char *path, int memfd)
@@ -122,6 +131,17 @@ static void fill_header(struct rec_header *h)
     atomic_store(&h->world_size, env_int("WORLD_SIZE"));
 }
 
+/* A probe may be in this process or not. */
+static void find_probe(void)
+{
+    atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
+    atomic_store(&mark_probe, (leat_probe_mark_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MARK));
+    atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
+    leat_probe_meet_fn meet = (leat_probe_meet_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MEET);
+    if (meet)
+        meet(&cuda_met);
+}
+
 static int open_locked(void)
 {
     static int handler_set;
@@ -159,9 +179,7 @@ static int open_locked(void)
     }
     if (!handler_set) {
         handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
-        atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
-        atomic_store(&mark_probe, (leat_probe_mark_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MARK));
-        atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
+        find_probe();
     }
     if (atomic_load(&read_probe))
         atomic_fetch_or(&fresh->header.signals, LEAT_SIGNAL_CUDA);
@@ -216,37 +234,47 @@ static void put_clock(struct rec_clock *table)
 
 HOT void leat_clock_mark(enum leat_clock_phase phase)
 {
+    if (!atomic_load_explicit(&cuda_met, memory_order_relaxed) ||
+        !atomic_load_explicit(&area, memory_order_relaxed))
+        return;
     leat_probe_mark_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
-    if (mark && atomic_load_explicit(&area, memory_order_relaxed))
+    if (mark)
         mark(phase);
 }
 
 /* Puts what the probe has counted into the shared memory. A step ends with its optimizer; where
  * there is none, in an inference, with the batch that follows. What came before the first batch is
- * kept apart: making a model and its first use of libraries are no part of a step. LEAT_REC_NONE:
- * the process ends. */
-COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind)
+ * kept apart: making a model and its first use of libraries are no part of a step. `before` are the
+ * STEP_KINDS that there were already. LEAT_REC_NONE: the process ends. */
+COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsigned before)
 {
     leat_probe_read_fn probe = atomic_load_explicit(&read_probe, memory_order_relaxed);
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
-    if (!probe || atomic_flag_test_and_set(&cuda.busy))
+    if (!probe || atomic_flag_test_and_set(&cuda_busy))
         return;
-    int first = !atomic_exchange(&cuda.begun, 1);
-    if (kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP)
-        atomic_store(&cuda.trains, 1);
     if (probe(LEAT_CUDA_CLASSES_COUNT, totals)) {
         atomic_fetch_add(&a->header.cuda_used, 1);
-        if (first)
+        if (!before)
             put_cuda(&a->cuda, REC_CUDA_BEGUN, totals);
-        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !atomic_load(&cuda.trains))) {
+        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !(before & TRAINS))) {
             put_cuda(&a->cuda, REC_CUDA_STEPPED, totals);
-            atomic_fetch_add(&cuda.steps, 1);
+            atomic_fetch_add(&cuda_steps, 1);
         }
         put_cuda(&a->cuda, REC_CUDA_LAST, totals);
         put_clock(a->clock);
         atomic_fetch_add(&a->header.cuda_used, 1);
     }
-    atomic_flag_clear(&cuda.busy);
+    atomic_flag_clear(&cuda_busy);
+}
+
+/* What a step began or ended with. */
+HOT static void end_step(struct rec_area *a, enum leat_record_kind kind)
+{
+    unsigned before = atomic_load_explicit(&step_kinds, memory_order_relaxed);
+    if (!(before & 1u << kind))
+        before = atomic_fetch_or(&step_kinds, 1u << kind);
+    if (atomic_load_explicit(&cuda_met, memory_order_relaxed))
+        tell_cuda(a, kind, before);
 }
 
 void leat_recorder_close(void)
@@ -254,7 +282,7 @@ void leat_recorder_close(void)
     pthread_mutex_lock(&open_lock);
     struct rec_area *a = atomic_exchange(&area, NULL);
     if (a)
-        tell_cuda(a, LEAT_REC_NONE);
+        tell_cuda(a, LEAT_REC_NONE, atomic_load(&step_kinds));
     atomic_store(&wanted, 0);
     atomic_fetch_add(&generation, 1);
     if (a)
@@ -275,29 +303,29 @@ HOT uint64_t leat_now_ns(void)
     return clock_now_ns();
 }
 
-COLD static struct rec_ring *claim_ring(struct rec_area *a)
+COLD static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
 {
     unsigned now = atomic_load(&generation);
-    if (my_generation == now) /* asked before in this life, and there was none left */
-        return my_ring;
-    my_generation = now;
-    my_ring = NULL;
-    my_tail = 0;
+    if (my->generation == now) /* asked before in this life, and there was none left */
+        return my->ring;
+    my->generation = now;
+    my->ring = NULL;
+    my->tail = 0;
     uint32_t index = atomic_fetch_add(&a->header.rings_used, 1);
     if (index < REC_RINGS) {
-        my_ring = &a->rings[index];
-        my_ring->tid = (int32_t)syscall(SYS_gettid);
+        my->ring = &a->rings[index];
+        my->ring->tid = (int32_t)syscall(SYS_gettid);
     } else {
         atomic_store(&a->header.rings_used, REC_RINGS);
     }
-    return my_ring;
+    return my->ring;
 }
 
 /* Whether leat has read anything since the last look; else a record is lost. */
-COLD static int look_for_room(struct rec_ring *ring, uint64_t head)
+COLD static int look_for_room(struct rec_ring *ring, uint64_t head, struct mine *my)
 {
-    my_tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-    if (head - my_tail < REC_RING_RECORDS)
+    my->tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (head - my->tail < REC_RING_RECORDS)
         return 1;
     uint64_t lost = atomic_load_explicit(&ring->lost, memory_order_relaxed);
     atomic_store_explicit(&ring->lost, lost + 1, memory_order_relaxed);
@@ -310,17 +338,18 @@ HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, ui
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
         return;
-    struct rec_ring *ring = my_ring;
-    if (!ring || my_generation != atomic_load_explicit(&generation, memory_order_relaxed))
-        ring = claim_ring(a);
+    struct mine *my = &mine;
+    struct rec_ring *ring = my->ring;
+    if (!ring || my->generation != atomic_load_explicit(&generation, memory_order_relaxed))
+        ring = claim_ring(a, my);
     if (!ring) {
         atomic_fetch_add_explicit(&a->header.threads_lost, 1, memory_order_relaxed);
         return;
     }
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    if (head - my_tail >= REC_RING_RECORDS && !look_for_room(ring, head))
+    if (head - my->tail >= REC_RING_RECORDS && !look_for_room(ring, head, my))
         return;
-    if (kind == LEAT_REC_OPTIMIZER && backward_depth > 0)
+    if (kind == LEAT_REC_OPTIMIZER && my->backward_depth > 0)
         flags |= LEAT_REC_NESTED;
     ring->records[head % REC_RING_RECORDS] = (struct rec){.t0_ns = t0_ns,
                                                           .t1_ns = t1_ns,
@@ -329,9 +358,8 @@ HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, ui
                                                           .kind = (uint16_t)kind,
                                                           .flags = (uint16_t)flags};
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
-    if (atomic_load_explicit(&read_probe, memory_order_relaxed) &&
-        (kind == LEAT_REC_FETCH || kind == LEAT_REC_OPTIMIZER || kind == LEAT_REC_STEP))
-        tell_cuda(a, kind);
+    if (1u << kind & STEP_KINDS)
+        end_step(a, kind);
 }
 
 static void copy_text(char *place, size_t bytes, const char *text)
@@ -468,7 +496,7 @@ int leat_recorder_line(const struct leat_line *line)
 
 uint64_t leat_recorder_steps(void)
 {
-    return atomic_load_explicit(&cuda.steps, memory_order_relaxed);
+    return atomic_load_explicit(&cuda_steps, memory_order_relaxed);
 }
 
 static int same_cuda_line(const struct rec_cuda_line *a, const struct rec_cuda_line *b)
@@ -509,7 +537,7 @@ int leat_recorder_cuda_line(const struct leat_cuda_line *line)
 
 HOT void leat_recorder_nest(int change)
 {
-    backward_depth += change;
+    mine.backward_depth += change;
 }
 
 uint32_t leat_recorder_name(const char *name)

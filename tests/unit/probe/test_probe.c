@@ -20,6 +20,7 @@ enum { H2D = 1, D2H, D2D, DEFAULT }; /* cudaMemcpyKind */
 
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 extern void leat_probe_watch(leat_probe_seen_fn seen);
+extern void leat_probe_meet(atomic_int *met);
 
 static struct leat_cuda_total before[LEAT_CUDA_CLASSES_COUNT];
 static char device[64]; /* an address to stand for the device's */
@@ -63,6 +64,27 @@ static void a_process_without_cuda_has_nothing_to_tell(void **state)
 {
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
     assert_int_equal(leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals), 0);
+}
+
+/* Second, for the same reason. */
+static void the_first_call_is_told_to_who_waits_for_it(void **state)
+{
+    static atomic_int early, late; /* the probe keeps where they are */
+    leat_probe_meet(&early);
+    assert_int_equal(early, 0);
+    cudaDeviceSynchronize();
+    assert_int_equal(early, 1);
+    leat_probe_meet(&late);
+    assert_int_equal(late, 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        late = 0; /* as the recorder does, which the child begins anew with */
+        cudaDeviceSynchronize();
+        _exit(late == 1 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 static void another_list_of_classes_is_refused(void **state)
@@ -341,6 +363,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, begin)
     const struct CMUnitTest tests[] = {
         TEST(a_process_without_cuda_has_nothing_to_tell),
+        TEST(the_first_call_is_told_to_who_waits_for_it),
         TEST(another_list_of_classes_is_refused),
         TEST(launches_are_counted_and_passed_on),
         TEST(errors_pass_and_move_no_bytes),

@@ -423,10 +423,19 @@ static void engines_are_told_and_added_up(void **state)
 /* Stands for the probe: the recorder finds it by its name, as it finds the one that was preloaded.
  */
 static uint64_t probe_calls;
+static int probe_asked;
+static atomic_int *probe_met;
+void leat_probe_meet(atomic_int *met) __attribute__((visibility("default")));
+void leat_probe_meet(atomic_int *met)
+{
+    probe_met = met;
+}
+
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     __attribute__((visibility("default")));
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
 {
+    probe_asked++;
     assert_int_equal(classes, LEAT_CUDA_CLASSES_COUNT);
     memset(ret_totals, 0, classes * sizeof *ret_totals);
     ret_totals[LEAT_CUDA_LAUNCH] =
@@ -456,6 +465,8 @@ void leat_probe_mark(enum leat_clock_phase phase)
 static void call_cuda(uint64_t more, enum leat_record_kind then)
 {
     probe_calls += more;
+    if (more)
+        *probe_met = 1;
     if (then != LEAT_REC_NONE)
         leat_record(then, 0, 0, 0, 1, 2);
 }
@@ -527,6 +538,8 @@ static void infer_with_cuda(void)
 {
     leat_recorder_open();
     call_cuda(0, LEAT_REC_FETCH); /* before anything of CUDA is used */
+    leat_clock_mark(LEAT_CLOCK_INPUT);
+    assert_int_equal(probe_asked + marked[LEAT_CLOCK_INPUT], 0); /* so the probe is left alone */
     for (int i = 0; i < 5; i++)
         call_cuda(4, LEAT_REC_FETCH);
     call_cuda(2, LEAT_REC_NONE);
