@@ -315,10 +315,13 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  " ORDER BY pid, ns DESC",
                  fill_cuda_call, cuda_calls, cuda_call_count);
     if (r >= 0)
+        /* What a line does in few of its steps only is not what it is there for. */
         r = LOAD("SELECT pid, file, line, function, sum(n * (class = 'h2d_pageable')),"
                  " sum(n * (class = 'h2d_pinned')), sum(n * (class = 'd2h_pageable')),"
                  " sum(n * (class IN ('sync', 'event_sync'))), sum(ns), sum(bytes), max(steps)"
-                 " FROM cuda_lines GROUP BY pid, file, line, function ORDER BY pid, sum(ns) DESC",
+                 " FROM (SELECT *, max(steps) OVER (PARTITION BY pid, file, line, function) AS most"
+                 " FROM cuda_lines) WHERE steps * 2 >= most"
+                 " GROUP BY pid, file, line, function ORDER BY pid, sum(ns) DESC",
                  fill_cuda_line, cuda_lines, cuda_line_count);
     if (r >= 0)
         r = LOAD("SELECT pid, phase, device_ns, idle_ns, hidden_ns FROM gpu_clock"

@@ -6,6 +6,10 @@
  *
  * A training that had no CPU did not stall: other programs, or other virtual machines on the same
  * hardware, had it. That is told as a remark, since nothing in the script would change it.
+ *
+ * A host that runs ahead of the device and now and then waits for it has long steps, in which
+ * nothing is lost: the device is at work. So what was lost is no more than the time that the
+ * device stood idle, or that its clock tells nothing of.
  */
 #include "diagnose/rule.h"
 
@@ -19,6 +23,7 @@
 #define COINCIDE_SHARE 0.80 /* of the stalled steps that must share a circumstance to name it */
 #define REGULAR_SHARE  0.80 /* of the gaps that must equal the usual one to call it a period */
 #define NO_CPU_SHARE   0.50 /* of the lost time: more than all other reasons together */
+#define AT_WORK_SHARE  0.50 /* likewise: the device was at work */
 
 struct stalls {
     const struct rank_facts *rank;
@@ -182,6 +187,19 @@ static double no_cpu_share(const struct facts *facts, const struct stalls *s)
     return s->excess_ms > 0 ? without_ms / s->excess_ms : 0;
 }
 
+/* Share of the time held by stalled steps in which the device must have been at work. */
+static double at_work_share(const struct facts *facts, const struct stalls *s)
+{
+    double clocked = 0, idle = 0, untold;
+    for (size_t i = 0; i < facts->gpu_phase_count; i++)
+        if (facts->gpu_phases[i].pid == s->rank->pid) {
+            clocked += facts->gpu_phases[i].device_ms;
+            idle += facts->gpu_phases[i].idle_ms;
+        }
+    untold = clocked < s->rank->kept_ms ? s->rank->kept_ms - clocked : 0;
+    return s->excess_ms > idle + untold ? 1 - (idle + untold) / s->excess_ms : 0;
+}
+
 struct circumstance {
     const char *text, *advice;
     const char *rows; /* up to the rank */
@@ -304,7 +322,8 @@ void rule_stall(const struct facts *facts, struct findings *found)
     if (slowest_stalls(&slowest)) {
         if (find_stalls(r, &slowest, &s) < 0)
             found->failed = 1;
-        if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms)
+        if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms &&
+            at_work_share(facts, &s) < AT_WORK_SHARE)
             tell(facts, &s, found);
     }
     mem_free(s.at);

@@ -155,12 +155,12 @@ static int tell_lines(struct finding *f, const struct facts *facts, const struct
                 "%s waits for the GPU %s a step; until Python has launched something new "
                 "the GPU then stands idle, for %.0f %% of the step time: %.2f ms of %.2f ms.",
                 waits.at, often, 100 * f->share, idle_ms, wall_ms);
-    finding_advise(f,
-                   "At %s do without .item(), .cpu(), print() and synchronize(): keep the value on "
-                   "the GPU (.detach()) and read it every 50 steps or so%s%s%s.",
-                   waits.at,
-                   copies.count ? "; copies that are waited for do the same harm, at " : "",
-                   copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
+    finding_advise(
+        f,
+        "At %s do without .item(), .cpu(), print(), synchronize() and barrier(): keep the "
+        "value on the GPU (.detach()) and read it every 50 steps or so%s%s%s.",
+        waits.at, copies.count ? "; copies that are waited for do the same harm, at " : "",
+        copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
     finding_prove(f, "waits per step", waits.n, "count", "cuda_lines WHERE pid = %lld",
                   (long long)r->pid);
     device_lines_place(f, &waits, r, "the waits for the GPU");

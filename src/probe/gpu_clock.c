@@ -1,8 +1,8 @@
 /* gpu_clock.c: see gpu_clock.h.
  *
  * Events lie in a ring. A stretch reaches from one to the next; what is known of it stands with the
- * later of the two. The oldest are read when a step begins, as far as the device has come: asking
- * for the time between two events says at once whether both have passed.
+ * later of the two. The oldest are read when a step begins or ends, as far as the device has come:
+ * asking for the time between two events says at once whether both have passed.
  *
  *     read ─►  E0 ──work── E1 ──quiet── E2 ──work── E3 ...  ◄─ put
  *
@@ -19,7 +19,8 @@ enum {
     GAP_US = 250,         /* shorter pauses between calls are the host at work */
     COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
     WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
-    COST_SHARE = 200,     /* at most this part of the time is spent here */
+    COST_SHARE = 400,     /* at most this part of the time is spent here */
+    CREDIT_US = 500,      /* of it, that may be saved up: a pause is none of the steps after it */
     COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else */
     BEAT_NS = 20,         /* of a beat's own time, which is too short to be measured each time */
     NOT_READY = 600,      /* CUDA_ERROR_NOT_READY */
@@ -66,7 +67,10 @@ static struct {
     struct entry ring[EVENTS];
     uint64_t event_ticks; /* when the last event was put */
     uint64_t alloc_ticks; /* spent in the allocator since then */
-    uint64_t begin_ns, begin_ticks, cost_ticks;
+    uint64_t begin_ns, begin_ticks;
+    uint64_t step_ticks; /* when the step began */
+    uint64_t cost_ticks; /* spent here since then */
+    double credit_ticks; /* that may be spent; below nothing: owed */
     double ns_per_tick;
     uint32_t sites[LEAT_CLOCK_PHASES_COUNT + 1][SITES]; /* the last: skipped */
     uint32_t sites_learned[LEAT_CLOCK_PHASES_COUNT + 1];
@@ -471,20 +475,29 @@ static void set_rate(uint64_t now)
     atomic_store(&gpu_clock.gap_ticks, (uint64_t)(GAP_US * 1e3 / own.ns_per_tick));
 }
 
-/* A step begins: is it one to follow? */
+/* A step begins: is there time to follow it? */
+static bool is_affordable(uint64_t now)
+{
+    double most = CREDIT_US * 1e3 / own.ns_per_tick;
+    own.credit_ticks += (double)(now - own.step_ticks) / COST_SHARE - (double)own.cost_ticks;
+    own.credit_ticks = own.credit_ticks < most ? own.credit_ticks : most;
+    own.step_ticks = now;
+    own.cost_ticks = 0;
+    return own.credit_ticks >= 0;
+}
+
 static void begin_step(uint64_t now)
 {
     if (own.steps++ == 0) {
         own.begin_ns = clock_now_ns();
-        own.begin_ticks = now;
+        own.begin_ticks = own.step_ticks = now;
         own.cost_ticks = 0;
         return;
     }
     set_rate(now);
     if (atomic_load(&gpu_clock.on))
         read_events();
-    bool dear = own.cost_ticks * COST_SHARE > now - own.begin_ticks;
-    bool on = own.steps > WARM_STEPS && !own.broken && !dear && find_driver();
+    bool on = is_affordable(now) && own.steps > WARM_STEPS && !own.broken && find_driver();
     if (on && atomic_load(&gpu_clock.stream) != gpu_clock_thread.stream) {
         own.continuous = false;
         atomic_store(&gpu_clock.stream, gpu_clock_thread.stream);
@@ -546,6 +559,8 @@ bool gpu_clock_read(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT])
     uint64_t start;
     if (!take_clock(&start))
         return false;
+    if (gpu_clock_thread.launched && !own.broken) /* after the last step none begins */
+        read_events();
     bool any = own.read > 1;
     memcpy(ret_totals, own.totals, sizeof own.totals);
     tell_launches(ret_totals);

@@ -41,7 +41,7 @@
  *
  * Guarantees
  *   - No synchronisation, no thread, bounded memory. Nothing while a graph is being captured.
- *   - Its own time is measured and stays below a share of the run (COST_SHARE): beyond it, whole
+ *   - Its own time is measured and stays below a share of the steps' (COST_SHARE): beyond it, whole
  *     steps are left out, so short steps, and those of very many launches, are sampled.
  *   - Whatever the driver refuses ends the clock and nothing else.
  *

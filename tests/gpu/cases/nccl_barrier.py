@@ -1,5 +1,6 @@
 # e2e: expect = WAIT_HEAVY
-# e2e: says = barrier
+# e2e: line = dist.barrier()
+# e2e: says = nccl_barrier\.py:\d+ waits for the GPU.*barrier\(\)
 # e2e: forbid = INPUT_BOUND, H2D_BOUND, LAUNCH_BOUND
 # e2e: launch = torchrun 1
 """dist.barrier() over NCCL in every step, and then a line of log: a barrier waits until the GPU is

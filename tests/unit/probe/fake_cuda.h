@@ -52,6 +52,7 @@ int cuPointerGetAttribute(void *data, int attribute, uint64_t address);
 extern uint64_t fake_busy_until_ns;
 extern _Atomic long fake_events; /* recorded */
 extern void *fake_event_stream;  /* of the last */
+extern uint64_t fake_event_takes_ns;
 int cuEventCreate(void **event, unsigned flags);
 int cuEventRecord(void *event, void *stream);
 int cuEventElapsedTime(float *ms, void *from, void *to);

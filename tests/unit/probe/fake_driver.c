@@ -48,9 +48,13 @@ int cuEventCreate(void **event, unsigned flags)
     return 0;
 }
 
+uint64_t fake_event_takes_ns;
+
 int cuEventRecord(void *event, void *stream)
 {
     uint64_t now = now_ns();
+    while (now_ns() - now < fake_event_takes_ns)
+        ;
     *(uint64_t *)event = now < fake_busy_until_ns ? fake_busy_until_ns : now;
     fake_event_stream = stream;
     fake_events++;

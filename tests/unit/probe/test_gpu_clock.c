@@ -359,6 +359,30 @@ static void a_costly_clock_leaves_steps_out(void **state)
     assert_int_equal(status, 0);
 }
 
+/* What a pause would pay for is not spent on the steps that come after it. */
+static void a_pause_pays_for_few_steps(void **state)
+{
+    enum { QUICK = 150, LEAST_EVENT_NS = 10000, CREDIT_NS = 500000 };
+    struct timespec pause = {1, 0};
+    nanosleep(&pause, NULL);
+    step(LEAT_CLOCK_SYNC);
+    fake_event_takes_ns = LEAST_EVENT_NS;
+    long events = fake_events;
+    for (int k = 0; k < QUICK; k++)
+        step(LEAT_CLOCK_SYNC);
+    fake_event_takes_ns = 0;
+    assert_in_range(fake_events - events, 1, 2 * CREDIT_NS / LEAST_EVENT_NS);
+}
+
+/* The process ends, and no step begins that would read them. */
+static void events_of_the_last_step_are_read(void **state)
+{
+    struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
+    step(LEAT_CLOCK_OPTIMIZER);
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
+    assert_is_stall(now[LEAT_CLOCK_OPTIMIZER].idle_ns - before[LEAT_CLOCK_OPTIMIZER].idle_ns);
+}
+
 static void a_forked_child_begins_at_nothing(void **state)
 {
     struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
@@ -390,6 +414,8 @@ int main(void)
         TEST(an_evaluation_is_left_out),
         TEST(a_forked_child_begins_at_nothing),
         TEST(a_costly_clock_leaves_steps_out),
+        TEST(a_pause_pays_for_few_steps),
+        TEST(events_of_the_last_step_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
