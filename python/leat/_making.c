@@ -59,7 +59,7 @@ static int dressed_any;    /* fetchers of this worker were met */
 static int64_t worker_loader = LOADER_UNKNOWN;
 static uint32_t quick_batches; /* timed so far */
 static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
-static PyObject *fetch_type;
+HOT_DATA static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
 static PyObject *on_missing;                                     /* owned; callable(text) */
 static PyObject *str_fetch, *str_dataset, *str_dataset_iter, *str_collate_fn;

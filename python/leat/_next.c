@@ -8,11 +8,12 @@
 #include "_core_python.h"
 
 /* Set once by the hooks; all owned. */
-static PyObject *next_original, *grad_enabled, *count_samples, *mark_of, *on_end;
-static PyObject *tensor_type;
-static PyCFunction grad_function; /* of grad_enabled; NULL: it is another kind of callable */
-static PyObject *grad_self;       /* borrowed from it */
-static PyObject *no_arguments, *str_leat, *str_shape, *mark_type;
+HOT_DATA static PyObject *next_original;
+static PyObject *grad_enabled, *count_samples, *mark_of, *on_end, *tensor_type;
+HOT_DATA static PyCFunction grad_function; /* of grad_enabled; NULL: another kind of callable */
+HOT_DATA static PyObject *grad_self;       /* borrowed from it */
+HOT_DATA static PyObject *str_leat, *mark_type;
+static PyObject *no_arguments, *str_shape;
 
 /* What next() has to know of an iterator. */
 struct mark {

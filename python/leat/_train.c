@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <structmember.h>
 
-static int backwards; /* open now, in all threads */
-static int trained;   /* there was one */
+HOT_DATA static int backwards; /* open now, in all threads */
+HOT_DATA static int trained;   /* there was one */
 
 /* Set once by the hooks; all owned. */
 static PyObject *begin_rare, *number_of, *is_nested;
-static PyObject *str_leat, *backward_type;
+HOT_DATA static PyObject *str_leat;
+static PyObject *backward_type;
 
 /* Stands in for torch.autograd.backward. Its `dict` is for what functools.wraps() says of it. */
 struct backward {

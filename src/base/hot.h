@@ -2,14 +2,14 @@
  *
  * Between two of leat's turns a step displaces it from the caches, so what a turn costs is the
  * lines of code that have to come back. HOT functions are laid side by side, COLD ones (and the
- * branches that lead to them) elsewhere, so that those lines are few. HOT_DATA keeps variables that
- * a step looks at out of .bss, where tables of half a megabyte would lie between them.
+ * branches that lead to them) elsewhere, so that those lines are few. HOT_DATA does the same for
+ * the variables that a step looks at, of whatever file: together they are two lines.
  */
 #ifndef LEAT_BASE_HOT_H
 #define LEAT_BASE_HOT_H
 
 #define HOT      __attribute__((hot))
 #define COLD     __attribute__((cold, noinline))
-#define HOT_DATA __attribute__((section(".data")))
+#define HOT_DATA __attribute__((section("leat_hot")))
 
 #endif
