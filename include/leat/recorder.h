@@ -23,7 +23,6 @@
 #ifndef LEAT_RECORDER_H
 #define LEAT_RECORDER_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -200,10 +199,10 @@ struct leat_cuda_total {
 #define LEAT_PROBE_READ "leat_probe_read"
 typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_totals);
 
-/* And one that is told where to put a 1 at the first call, or at once where there was one: whoever
- * owns the place asks for nothing before. A forked child, which begins at nothing, clears it. */
+/* And one that is told whom to call at the first call, or at once where there was one: whoever has
+ * not been called need not ask. A forked child begins at nothing, and is told of its own first. */
 #define LEAT_PROBE_MEET "leat_probe_meet"
-typedef void (*leat_probe_meet_fn)(atomic_int *met);
+typedef void (*leat_probe_meet_fn)(void (*met)(void));
 
 /* The probe also has a function of this name, which is told whom to call after each call of a class
  * below: copies between host and device and waits, of which a step has few; NULL: nobody. It is

@@ -14,7 +14,7 @@ bool call_ticks_steady;
 
 static struct call_slot slots[SLOTS + 1]; /* the last is shared */
 static _Atomic uint32_t slots_used;       /* those below it have been taken at some time */
-static atomic_int *_Atomic met;           /* NULL: nobody waits for the first call */
+static void (*_Atomic met)(void);         /* NULL: nobody waits for the first call */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* its destructor gives the slot of a thread back */
 static uint64_t first_ns, first_ticks;
@@ -46,19 +46,19 @@ static void begin(void)
         key = (pthread_key_t)-1;
 }
 
-void call_counters_meet(atomic_int *place)
+void call_counters_meet(void (*tell)(void))
 {
-    atomic_store(&met, place);
+    atomic_store(&met, tell);
     if (atomic_load(&slots_used))
-        atomic_store(place, 1);
+        tell();
 }
 
 /* After `slots_used` was raised: whoever comes to meet it now sees that. */
 static void tell_met(void)
 {
-    atomic_int *place = atomic_load(&met);
-    if (place)
-        atomic_store(place, 1);
+    void (*tell)(void) = atomic_load(&met);
+    if (tell)
+        tell();
 }
 
 /* A slot that is given back is one that a destructor has run for; without a key none is. */

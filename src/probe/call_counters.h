@@ -98,7 +98,7 @@ uint64_t call_nanoseconds(uint64_t ticks);
 
 /* Sums of all threads so far. False when no call was made at all. */
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
-void call_counters_meet(atomic_int *met); /* see LEAT_PROBE_MEET in recorder.h */
-void call_counters_forget(void);          /* in the child of a fork, which begins at nothing */
+void call_counters_meet(void (*met)(void)); /* see LEAT_PROBE_MEET in recorder.h */
+void call_counters_forget(void);            /* in the child of a fork, which begins at nothing */
 
 #endif

@@ -131,6 +131,11 @@ static void fill_header(struct rec_header *h)
     atomic_store(&h->world_size, env_int("WORLD_SIZE"));
 }
 
+static void meet_cuda(void)
+{
+    atomic_store(&cuda_met, 1);
+}
+
 /* A probe may be in this process or not. */
 static void find_probe(void)
 {
@@ -139,7 +144,7 @@ static void find_probe(void)
     atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
     leat_probe_meet_fn meet = (leat_probe_meet_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MEET);
     if (meet)
-        meet(&cuda_met);
+        meet(meet_cuda);
 }
 
 static int open_locked(void)

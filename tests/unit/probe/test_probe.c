@@ -20,7 +20,7 @@ enum { H2D = 1, D2H, D2D, DEFAULT }; /* cudaMemcpyKind */
 
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 extern void leat_probe_watch(leat_probe_seen_fn seen);
-extern void leat_probe_meet(atomic_int *met);
+extern void leat_probe_meet(void (*met)(void));
 
 static struct leat_cuda_total before[LEAT_CUDA_CLASSES_COUNT];
 static char device[64]; /* an address to stand for the device's */
@@ -66,21 +66,31 @@ static void a_process_without_cuda_has_nothing_to_tell(void **state)
     assert_int_equal(leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals), 0);
 }
 
+static int early, late;
+
+static void meet_early(void)
+{
+    early++;
+}
+
+static void meet_late(void)
+{
+    late++;
+}
+
 /* Second, for the same reason. */
 static void the_first_call_is_told_to_who_waits_for_it(void **state)
 {
-    static atomic_int early, late; /* the probe keeps where they are */
-    leat_probe_meet(&early);
+    leat_probe_meet(meet_early);
     assert_int_equal(early, 0);
     cudaDeviceSynchronize();
     assert_int_equal(early, 1);
-    leat_probe_meet(&late);
+    leat_probe_meet(meet_late);
     assert_int_equal(late, 1);
     pid_t pid = fork();
     if (pid == 0) {
-        late = 0; /* as the recorder does, which the child begins anew with */
         cudaDeviceSynchronize();
-        _exit(late == 1 ? 0 : 1);
+        _exit(late == 2 ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
