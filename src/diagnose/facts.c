@@ -233,6 +233,8 @@ static void fill_cuda_line(const struct store_row *row, void *item)
     l->ms = ms(row, 8);
     l->bytes = store_column_real(row, 9);
     l->steps = store_column_real(row, 10);
+    l->wait_ms = ms(row, 11);
+    l->seldom_wait_ms = ms(row, 12);
 }
 
 static void fill_gpu_phase(const struct store_row *row, void *item)
@@ -316,12 +318,14 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
                  fill_cuda_call, cuda_calls, cuda_call_count);
     if (r >= 0)
         /* What a line does in few of its steps only is not what it is there for. */
-        r = LOAD("SELECT pid, file, line, function, sum(n * (class = 'h2d_pageable')),"
-                 " sum(n * (class = 'h2d_pinned')), sum(n * (class = 'd2h_pageable')),"
-                 " sum(n * (class IN ('sync', 'event_sync'))), sum(ns), sum(bytes), max(steps)"
-                 " FROM (SELECT *, max(steps) OVER (PARTITION BY pid, file, line, function) AS most"
-                 " FROM cuda_lines) WHERE steps * 2 >= most"
-                 " GROUP BY pid, file, line, function ORDER BY pid, sum(ns) DESC",
+        r = LOAD("SELECT pid, file, line, function, sum(often * n * (class = 'h2d_pageable')),"
+                 " sum(often * n * (class = 'h2d_pinned')),"
+                 " sum(often * n * (class = 'd2h_pageable')), sum(often * n * waits),"
+                 " sum(often * ns), sum(often * bytes), max(steps), sum(ns * waits),"
+                 " sum(ns * waits * (1 - often)) FROM (SELECT *, class IN ('sync', 'event_sync') AS"
+                 " waits, steps * 2 >= max(steps) OVER (PARTITION BY pid, file, line, function) AS"
+                 " often FROM cuda_lines)"
+                 " GROUP BY pid, file, line, function ORDER BY pid, sum(often * ns) DESC",
                  fill_cuda_line, cuda_lines, cuda_line_count);
     if (r >= 0)
         r = LOAD("SELECT pid, phase, device_ns, idle_ns, hidden_ns FROM gpu_clock"

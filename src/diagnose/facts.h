@@ -150,6 +150,8 @@ struct cuda_line { /* of a process: a line that copies between host and GPU, or 
     char kind[16]; /* pageable_copy, blocking_copy, wait; "": it does neither */
     double n;      /* copies to the device of the first two kinds, else waits */
     double ms, bytes, steps;
+    double wait_ms;        /* of all waits at that line */
+    double seldom_wait_ms; /* of those that it makes in few of its steps: not in `n` and `ms` */
 };
 struct gpu_phase { /* device time of a process by what its host did (gpu_clock in run-db.md) */
     int64_t pid;

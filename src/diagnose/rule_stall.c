@@ -8,8 +8,7 @@
  * hardware, had it. That is told as a remark, since nothing in the script would change it.
  *
  * A host that runs ahead of the device and now and then waits for it has long steps, in which
- * nothing is lost: the device is at work. So what was lost is no more than the time that the
- * device stood idle, or that its clock tells nothing of.
+ * nothing is lost: the device is at work, and has been for as long as the host was ahead.
  */
 #include "diagnose/rule.h"
 
@@ -187,17 +186,17 @@ static double no_cpu_share(const struct facts *facts, const struct stalls *s)
     return s->excess_ms > 0 ? without_ms / s->excess_ms : 0;
 }
 
-/* Share of the time held by stalled steps in which the device must have been at work. */
+/* Share of the time lost in stalled steps in which the host waited for its device, now and then: in
+ * few steps. Of several ranks it is not known whether the device, too, waited for others. */
 static double at_work_share(const struct facts *facts, const struct stalls *s)
 {
-    double clocked = 0, idle = 0, untold;
-    for (size_t i = 0; i < facts->gpu_phase_count; i++)
-        if (facts->gpu_phases[i].pid == s->rank->pid) {
-            clocked += facts->gpu_phases[i].device_ms;
-            idle += facts->gpu_phases[i].idle_ms;
-        }
-    untold = clocked < s->rank->kept_ms ? s->rank->kept_ms - clocked : 0;
-    return s->excess_ms > idle + untold ? 1 - (idle + untold) / s->excess_ms : 0;
+    double waited_ms = 0;
+    for (size_t i = 0; i < facts->cuda_line_count && facts->rank_count == 1; i++) {
+        const struct cuda_line *l = &facts->cuda_lines[i];
+        if (l->pid == s->rank->pid)
+            waited_ms += l->steps * 2 < (double)s->rank->steps ? l->wait_ms : l->seldom_wait_ms;
+    }
+    return waited_ms / s->excess_ms;
 }
 
 struct circumstance {

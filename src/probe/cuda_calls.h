@@ -174,22 +174,27 @@ struct probe_dim3 { /* dim3: passed by value */
 
 /* Calls that are not counted, only noticed by the clock of the device (gpu_clock.h):
  *
- *     X(name, parameters, arguments, before, after)        `after` sees the call's `result`
+ *     X(name, parameters, arguments, idle, before, after)  `after` sees the call's `result`
+ *
+ * While `idle` holds there is nothing to notice: PyTorch asks for the device ten times a launch.
  */
 #define PROBE_CUDA_NOTICED(X)                                                                      \
-    X(cudaGetDevice, (int *device), (device), gpu_clock_asked(), gpu_clock_answered())             \
-    X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), gpu_clock_capture(1),      \
+    X(cudaGetDevice, (int *device), (device), !gpu_clock_on(), gpu_clock_asked(),                  \
+      gpu_clock_answered())                                                                        \
+    X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), 0, gpu_clock_capture(1),   \
       gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
     X(cudaStreamBeginCaptureToGraph,                                                               \
       (void *stream, void *graph, const void *needs, const void *data, size_t count, int mode),    \
-      (stream, graph, needs, data, count, mode), gpu_clock_capture(1),                             \
+      (stream, graph, needs, data, count, mode), 0, gpu_clock_capture(1),                          \
       gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
-    X(cudaStreamEndCapture, (void *stream, void **graph), (stream, graph), (void)0,                \
+    X(cudaStreamEndCapture, (void *stream, void **graph), (stream, graph), 0, (void)0,             \
       gpu_clock_capture(-1))
 
 enum probe_call {
 #define X(name, ...) PROBE_##name,
-    PROBE_CUDA_CALLS(X) PROBE_CUDA_NOTICED(X)
+    PROBE_CUDA_CALLS(X) PROBE_NOTICED, /* those from here on */
+    PROBE_BEFORE_NOTICED = PROBE_NOTICED - 1,
+    PROBE_CUDA_NOTICED(X)
 #undef X
         PROBE_CALLS
 };

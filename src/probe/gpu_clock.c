@@ -21,7 +21,8 @@ enum {
     WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
     COST_SHARE = 400,     /* at most this part of the time is spent here */
     CREDIT_US = 500,      /* of it, that may be saved up: a pause is none of the steps after it */
-    COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else */
+    COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else, */
+    USUAL_PART = 50,      /* or waited for room behind a device that is at work: 5 us count */
     BEAT_NS = 20,         /* of a beat's own time, which is too short to be measured each time */
     NOT_READY = 600,      /* CUDA_ERROR_NOT_READY */
     NO_SITE = 0
@@ -64,6 +65,7 @@ static struct {
     enum leat_clock_phase phase, outer; /* outer: around a collective */
     int steps;
     uint64_t put, read; /* counts of entries; the entry before `read` is still there */
+    uint64_t marked;    /* those known to be of a step; what comes after the last one is of none */
     struct entry ring[EVENTS];
     uint64_t event_ticks; /* when the last event was put */
     uint64_t alloc_ticks; /* spent in the allocator since then */
@@ -121,8 +123,8 @@ static bool take_clock(uint64_t *ret_start)
 
 static void leave_clock(uint64_t start)
 {
-    uint64_t spent = call_ticks() - start, most = atomic_load(&gpu_clock.gap_ticks) / COST_PART;
-    own.cost_ticks += spent < most ? spent : most;
+    uint64_t spent = call_ticks() - start, gap = atomic_load(&gpu_clock.gap_ticks);
+    own.cost_ticks += spent < gap / COST_PART ? spent : gap / USUAL_PART;
     atomic_flag_clear_explicit(&own.busy, memory_order_release);
 }
 
@@ -449,7 +451,7 @@ static void add_stretch(const struct entry *e, uint64_t device_ns)
 
 static void read_events(void)
 {
-    while (own.read < own.put && atomic_load(&own.capturing) == 0) {
+    while (own.read < own.marked && atomic_load(&own.capturing) == 0) {
         const struct entry *e = &own.ring[own.read % EVENTS];
         float ms = 0;
         if (e->stretch != STRETCH_FIRST) {
@@ -545,6 +547,8 @@ void gpu_clock_mark(enum leat_clock_phase phase)
         ask_for_last_moment(start);
         put_here(start);
     }
+    if (own.phase != LEAT_CLOCK_INPUT) /* a fetch may have been the one after the last batch */
+        own.marked = own.put;
     if (begins_step(phase))
         begin_step(start);
     own.phase = phase;

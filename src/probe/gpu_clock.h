@@ -77,10 +77,15 @@ void gpu_clock_pause_ends(uint64_t now_ticks);
 void gpu_clock_moment_comes(void);
 void gpu_clock_site_comes(void);
 
+static inline bool gpu_clock_on(void)
+{
+    return atomic_load_explicit(&gpu_clock.on, memory_order_relaxed);
+}
+
 /* Whether what this thread does is done to the stream of the clock. */
 static inline bool gpu_clock_follows(void)
 {
-    return atomic_load_explicit(&gpu_clock.on, memory_order_relaxed) && gpu_clock_thread.launched &&
+    return gpu_clock_on() && gpu_clock_thread.launched &&
            gpu_clock_thread.stream == atomic_load_explicit(&gpu_clock.stream, memory_order_relaxed);
 }
 

@@ -6,7 +6,7 @@
 
 enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
 
-__thread struct next_object *next_last;
+__thread struct next_callers next_last;
 
 static struct next_object objects[OBJECTS];
 static _Atomic uint32_t objects_taken;
@@ -113,7 +113,7 @@ void *next_definition_find(enum probe_call call, const void *caller)
     if (!object)
         object = add_object(caller);
     if (object != &anybody)
-        next_last = object;
+        *next_last_of(call) = object;
     void *found = atomic_load(&object->next[call]);
     if (found)
         return found;

@@ -28,15 +28,25 @@ struct next_object {
     _Atomic(void *) next[PROBE_CALLS];
 };
 
-/* The object that this thread was called by last: mostly the next caller too. */
-extern __thread struct next_object *next_last __attribute__((tls_model("initial-exec")));
+/* The objects that this thread was called by last, for calls that are counted and for those that
+ * are only noticed: mostly the next callers too. PyTorch makes the two from different libraries, by
+ * turns. */
+struct next_callers {
+    struct next_object *counted, *noticed;
+};
+extern __thread struct next_callers next_last __attribute__((tls_model("initial-exec")));
+
+static inline struct next_object **next_last_of(enum probe_call call)
+{
+    return call < PROBE_NOTICED ? &next_last.counted : &next_last.noticed;
+}
 
 void *next_definition_find(enum probe_call call, const void *caller);
 
 /* NULL when there is none. */
 static inline void *next_definition(enum probe_call call, const void *caller)
 {
-    struct next_object *object = next_last;
+    struct next_object *object = *next_last_of(call);
     if (object && (uintptr_t)caller - object->low < object->bytes) {
         void *next = atomic_load_explicit(&object->next[call], memory_order_relaxed);
         if (next)

@@ -121,7 +121,7 @@ static void *config_stream(const void *config)
 PROBE_CUDA_CALLS(X)
 #undef X
 
-#define X(name, parameters, arguments, before, after)                                              \
+#define X(name, parameters, arguments, idle, before, after)                                        \
     int name parameters __attribute__((visibility("default")));                                    \
     int name parameters                                                                            \
     {                                                                                              \
@@ -129,7 +129,7 @@ PROBE_CUDA_CALLS(X)
             (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
         if (!next)                                                                                 \
             return NO_DEVICE;                                                                      \
-        if (call_thread.depth)                                                                     \
+        if ((idle) || call_thread.depth)                                                           \
             return next arguments;                                                                 \
         before;                                                                                    \
         int result = next arguments;                                                               \

@@ -1,8 +1,9 @@
--- The host runs ahead of the GPU and waits for it once, for 370 ms: all the while the GPU is at work.
+-- The host runs ahead of the GPU, and in eleven steps a library waits for it, once for 370 ms: all the while
+-- the GPU is at work.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 101, 0.1, 3, 22.5, 0.3, 0.2);
 INSERT INTO bump(rank, first, every, forward) VALUES (0, 100, 1000, 370);
-INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES
-    (100, 0, 'forward', 0, 850000000, 0, 600000000), (100, 0, 'backward', 0, 1980000000, 0, 280000000),
-    (100, 0, 'other', 170, 5000000, 5000000, 17000000);
+INSERT INTO cuda_lines(pid, rank, file, line, function, class, n, ns, bytes, steps) VALUES
+    (100, 0, 'train.py', 27, '<module>', 'h2d_pinned', 101, 2108737, 211812352, 101),
+    (100, 0, 'train.py', 27, '<module>', 'event_sync', 88, 590767174, 0, 11);

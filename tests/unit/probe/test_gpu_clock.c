@@ -383,6 +383,22 @@ static void events_of_the_last_step_are_read(void **state)
     assert_is_stall(now[LEAT_CLOCK_OPTIMIZER].idle_ns - before[LEAT_CLOCK_OPTIMIZER].idle_ns);
 }
 
+/* A program that has trained takes its time to end, and still calls CUDA. */
+static void what_comes_after_the_last_step_is_not_read(void **state)
+{
+    struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
+    step(LEAT_CLOCK_SYNC);
+    leat_probe_mark(LEAT_CLOCK_INPUT); /* there is no batch left */
+    stall();
+    leat_probe_mark(LEAT_CLOCK_OTHER);
+    launch();
+    stall();
+    launch();
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
+    for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++)
+        assert_true(now[k].idle_ns - before[k].idle_ns < stalled_ns / 4);
+}
+
 static void a_forked_child_begins_at_nothing(void **state)
 {
     struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
@@ -416,6 +432,7 @@ int main(void)
         TEST(a_costly_clock_leaves_steps_out),
         TEST(a_pause_pays_for_few_steps),
         TEST(events_of_the_last_step_are_read),
+        TEST(what_comes_after_the_last_step_is_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
