@@ -6,7 +6,7 @@
 # used as it was brought along: `make build` links both statically and the extension is abi3, so
 # build/leat and build/python are all that has to travel.
 #
-#     tools/gpu-check.sh                 all of it, some eight minutes
+#     tools/gpu-check.sh                 all of it, some six minutes
 #     tools/gpu-check.sh training calls  only these parts
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
@@ -18,11 +18,12 @@ trap 'rm -rf "$work"' EXIT
 rows=()
 failed=0
 [ $# -gt 0 ] || set -- training bench calls clock lines verdicts delivery bars
-parts=" $* "
+parts=" ${*/#training/training training2} "
 wanted() { [[ $parts == *" $1 "* ]]; }
 
 row() { # row WHAT RESULT STATUS
-    rows+=("$(printf '  %-26s %-6s %s' "$1" "$([ "$3" -eq 0 ] && echo ok || echo FAILED)" "$2")")
+    rows+=("$(printf '  %-22s %-6s %s' "$1" "$([ "$3" -eq 0 ] && echo ok || echo FAILED)" "$2")")
+    printf '%s\n' "${rows[@]}" >"$out/table.txt"
     [ "$3" -eq 0 ] || failed=1
 }
 
@@ -53,15 +54,48 @@ status=0
 "$leat" check || status=$?
 row 'leat check' "$("$leat" --version 2>&1)" "$status"
 
+# Parts print what they found into a log; their last line, or the rows that were missed, stands for them.
+# Those that time nothing run side by side, all others one after the other.
+declare -A pids
+begin() { # begin PART COMMAND ...
+    local part=$1
+    shift
+    wanted "$part" || return 0
+    (
+        status=0
+        start=$SECONDS
+        PYTHONPATH=$(dirname "$leat")/python "$@" >"$work/$part.txt" 2>&1 || status=$?
+        echo "$status" >"$work/$part.status"
+        echo $((SECONDS - start)) >"$work/$part.seconds"
+        cp "$work/$part.txt" "$out/"
+    ) &
+    pids[$part]=$!
+}
+
+finish() { # finish PART WHAT
+    wanted "$1" || return 0
+    wait "${pids[$1]}"
+    echo
+    cat "$work/$1.txt"
+    local said
+    said=$(grep -E 'MISSED|FAILED|^WRONG' "$work/$1.txt" | head -n 2 | tr -s ' \n' ' ') || true
+    row "$2" "${said:-$(tail -n 1 "$work/$1.txt")}, $(cat "$work/$1.seconds") s" "$(cat "$work/$1.status")"
+}
+
+part() { # part PART WHAT COMMAND ...
+    local name=$1 what=$2
+    shift 2
+    begin "$name" "$@"
+    finish "$name" "$what"
+}
+
 # The steps the script made must be the steps leat counted; both come from here.
-for workers in 0 2; do
-    wanted training || break
-    status=0
-    "$leat" run --logs-dir "$work" --run-name "smoke-$workers" examples/gpu_smoke.py --workers "$workers" |
-        tee "$work/out-$workers" || status=$?
-    summary=$work/smoke-$workers/final_summary.json
-    cp "$summary" "$out/smoke-$workers.json" 2>/dev/null || true
-    said=$(python3 - "$summary" "$work/out-$workers" <<'PYTHON'
+# shellcheck disable=SC2317 # begin calls them
+check_training() { # check_training WORKERS
+    "$leat" run --logs-dir "$work" --run-name "smoke-$1" examples/gpu_smoke.py --workers "$1" |
+        tee "$work/out-$1" &&
+        cp "$work/smoke-$1/final_summary.json" "$out/smoke-$1.json" &&
+        python3 - "$out/smoke-$1.json" "$work/out-$1" <<'PYTHON'
 import json, re, sys
 summary = json.load(open(sys.argv[1]))
 made = int(re.search(r"steps=(\d+)", open(sys.argv[2]).read()).group(1))
@@ -70,14 +104,12 @@ pinned = (summary["input"]["hand_over"]["pin"] or {"n": 0})["n"]
 print(f'{summary["verdict"]["label"]}, {counted} steps of {made}, median {summary["step_time"]["median"]:.2f} ms, {pinned} batches pinned')
 sys.exit(counted != made or pinned < made)
 PYTHON
-    ) || status=1
-    row "training, $workers workers" "${said:-no summary}" "$status"
-done
+}
 
+# shellcheck disable=SC2317
 check_bench() {
-    local status=0
-    "$leat" bench --quiet --json examples/gpu_smoke.py >"$out/bench.json" || status=$?
-    said=$(python3 - "$out/bench.json" <<'PYTHON'
+    "$leat" bench --quiet --json examples/gpu_smoke.py >"$out/bench.json" &&
+        python3 - "$out/bench.json" <<'PYTHON'
 import json, sys
 bench = json.load(open(sys.argv[1]))
 rows = bench["rows"]
@@ -92,29 +124,23 @@ sys.exit(
     or workers > bench["limits"]["cpus"]
 )
 PYTHON
-    ) || status=1
-    row 'leat bench' "${said:-no result}" "$status"
 }
-! wanted bench || check_bench
 
-# Programs that print a table of their own; their last line, or the rows that were missed, stands for them.
-program() { # program PART WHAT COMMAND ...
-    local part=$1 what=$2 log=$work/$1.txt status=0
-    shift 2
-    wanted "$part" || return 0
-    PYTHONPATH=$(dirname "$leat")/python "$@" >"$log" 2>&1 || status=$?
-    cp "$log" "$out/"
-    cat "$log"
-    said=$(grep -E 'MISSED|FAILED|^WRONG' "$log" | head -n 2 | tr -s ' \n' ' ') || true
-    row "$what" "${said:-$(tail -n 1 "$log")}" "$status"
-}
-program calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
-program clock 'clock of the device' python3 tools/gpu-clock.py "$(dirname "$leat")"
-program lines 'lines' python3 tools/gpu-lines.py "$(dirname "$leat")"
-program verdicts 'verdict matrix' python3 tests/e2e/matrix.py --leat "$leat" --python "$(command -v python3)" \
-    --cases tests/gpu/cases --jobs 4
-program delivery 'delivery on the GPU' python3 tests/gpu/test_device_delivery.py
-program bars 'delivery, bars' python3 bench/gpu_loader.py
+begin training check_training 0
+begin training2 check_training 2
+begin bench check_bench
+begin lines python3 tools/gpu-lines.py "$(dirname "$leat")"
+begin delivery python3 tests/gpu/test_device_delivery.py
+finish training 'training, 0 workers'
+finish training2 'training, 2 workers'
+finish bench 'leat bench'
+finish lines 'lines'
+finish delivery 'delivery on the GPU'
+part calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
+part verdicts 'verdict matrix' python3 tests/e2e/matrix.py --leat "$leat" --python "$(command -v python3)" \
+    --cases tests/gpu/cases --jobs 7
+part clock 'clock of the device' python3 tools/gpu-clock.py "$(dirname "$leat")"
+part bars 'delivery, bars' python3 bench/gpu_loader.py
 
 echo
 echo 'GPU check'

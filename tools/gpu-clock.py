@@ -5,23 +5,25 @@ exits with 1 when a row is MISSED, with 2 when there is nothing to try it on.
     tools/gpu-clock.py [BUILD_FOLDER] [--no-cost | --only-cost]    # needs PyTorch with CUDA; of leat: leat and python/
 
 Stalls of 1, 5 and 50 ms are put into each phase of a training that waits for its loss in every step.
-The truth does not come from leat: it is the time between two events that stand right before and right
-behind each stall, where leat does not know that there is one, less what two such events are apart with
-nothing between them; part of a stall is hidden behind work that was queued before it. leat's
-idle time in that phase must have grown by the same, within 5 %. Then a loader that is slow, but hidden
-behind compute, must show no idle time; and one that is not hidden must. Then trainings of kernels that
-are too small for their launches, and of large ones: the truth is what torch's profiler (CUPTI) says that
-kernels and copies take, and leat, which takes samples, may tell less idle time, but not more. Last, a
-step of many small kernels with leat and without.
+The truth does not come from leat: it is the time between two events right before and right behind
+each stall, put by the driver's own functions, where leat does not know that there is one; less what two
+such events are apart with nothing between them. leat's idle time in that phase must have grown by the
+same, within 5 %, in the steps that it followed. Then the timeline of the device, by torch's profiler
+(CUPTI): of 1 ms leat must tell no less than the stall, and no more than the whole gap between two kernels.
+Then a loader that is slow, but hidden behind compute, must show no idle time; and one that is not
+hidden must. Then trainings of kernels that are too small for their launches, and of large ones: the
+truth is what the profiler says that kernels and copies take, and leat, which takes samples, may tell
+less idle time, but not more. Last, a step of many small kernels with leat and without.
 """
 
-import concurrent.futures
 import ctypes
 import json
+import math
 import os
 import pathlib
 import random
 import re
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -34,10 +36,12 @@ BAR = 0.05
 HIDDEN_BAR = 0.01
 SMALL_BARS = (-0.30, 0.05)  # idle time of small kernels, as a share, against the truth
 LARGE_BAR = 0.02  # idle time between launches of large kernels
-POOL = 200  # pairs of events; more than stalls of a block
+EVENTS = 64  # pairs; a step needs one
 COST_BAR = 0.01
-COST_PAIRS, COST_BLOCKS = 4, 20
-STALLS_MS = {1: 120, 5: 60, 50: 10}  # stall: steps
+COST_PAIRS, COST_BLOCKS = 10, 8
+STALLS_MS = {1: 250, 5: 80, 50: 12}  # stall: steps
+QUIET_STEPS = 250
+TIMELINE_STEPS = 150
 PLACES = {"input": "input", "forward": "forward", "backward": "backward",
           "optimizer": "optimizer", "between steps": "other"}  # fmt: skip
 
@@ -77,53 +81,73 @@ class Clock:
 
 class Stall:
     """Where the training sleeps, and how long. Its events are put by the driver's own functions, which
-    the probe does not see, so they change nothing of what leat knows."""
+    the probe does not see, so they change nothing of what leat knows. All is looked up beforehand: after
+    a sleep every line of Python is slow, and the GPU stands idle meanwhile."""
 
     place, seconds = None, 0
 
     def __init__(self, torch):
-        self.torch, self.driver, self.spans = torch, ctypes.CDLL("libcuda.so.1"), []
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.record = self.driver.cuEventRecord
+        self.ask = ctypes.CDLL(None).cudaGetDevice  # leat hears it
+        self.answer = ctypes.byref(ctypes.c_int())
         self.stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        self.pool = [ctypes.c_void_p() for _ in range(2 * POOL)]
-        for event in self.pool:
+        self.pairs = [(ctypes.c_void_p(), ctypes.c_void_p()) for _ in range(EVENTS)]
+        self.slept = []  # from, to: ns of the host
+        for event in (event for pair in self.pairs for event in pair):
             self.must("cuEventCreate", ctypes.byref(event), 0)
-        for _ in range(POOL // 2):
+        for _ in range(EVENTS):
             self.begin()
             self.end()
-        torch.cuda.synchronize()
-        self.empty_ms = statistics.median(self.apart(*span) for span in self.spans)
+        self.empty_ms = 0
+        self.empty_ms = statistics.median(self.apart(pair) for pair in self.pairs)
 
     def must(self, name, *arguments):
         result = getattr(self.driver, name)(*arguments)
         if result != 0:
             sys.exit(f"{name} failed with {result}")
 
-    def apart(self, first, second):
+    def settle(self):
+        self.must("cuStreamSynchronize", self.stream)
+
+    def apart(self, pair):
+        self.settle()
         ms = ctypes.c_float()
-        self.must("cuEventElapsedTime", ctypes.byref(ms), first, second)
-        return ms.value
+        self.must("cuEventElapsedTime", ctypes.byref(ms), *pair)
+        return ms.value - self.empty_ms
 
     def begin(self):
-        self.must("cuEventRecord", self.pool[0], self.stream)
+        self.pairs.append(self.pairs.pop(0))
+        self.record(self.pairs[-1][0], self.stream)
 
     def end(self):
-        self.must("cuEventRecord", self.pool[1], self.stream)
-        self.spans.append(self.pool[:2])
-        self.pool = self.pool[2:] + self.pool[:2]
+        self.record(self.pairs[-1][1], self.stream)
 
     def __call__(self, place):
         """leat takes the gap to reach from the last call of CUDA before it to the first behind it:
         these are here, as near to the truth's events as can be."""
-        if place == self.place:
-            self.torch.cuda.current_device()
-            self.begin()
-            time.sleep(self.seconds)
-            self.end()
-            self.torch.cuda.current_device()
+        if place != self.place:
+            return
+        record, ask, answer, stream, sleep = (
+            self.record,
+            self.ask,
+            self.answer,
+            self.stream,
+            time.sleep,
+        )
+        pair = self.pairs.pop(0)
+        self.pairs.append(pair)
+        before = time.time_ns()
+        ask(answer)
+        record(pair[0], stream)
+        sleep(self.seconds)
+        record(pair[1], stream)
+        ask(answer)
+        self.slept.append((before, time.time_ns()))
 
-    def device_ms(self, steps):
-        """Of the last `steps` stalls, the mean time that the device stood idle."""
-        return sum(self.apart(*span) for span in self.spans[-steps:]) / steps - self.empty_ms
+    def last_ms(self):
+        """How long the device stood idle in the last one."""
+        return self.apart(self.pairs[-1])
 
 
 def make_training(torch, stall, width, layers):
@@ -136,7 +160,9 @@ def make_training(torch, stall, width, layers):
 
         def __getitem__(self, i):
             if stall.place == "input":
+                before = time.time_ns()
                 time.sleep(stall.seconds)
+                stall.slept.append((before, time.time_ns()))
             return torch.ones(width)
 
     blocks = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers)]
@@ -169,24 +195,69 @@ def make_training(torch, stall, width, layers):
     return step
 
 
-def block(torch, clock, step, steps, wait=True):
+def followed_steps(stall, clock, step, steps):
+    """Of the steps that leat has followed: the truth and leat's idle time by phase, in ms a step."""
+    for _ in range(8):
+        step(True)
+    clock.since()
+    truth, idle, followed = 0, dict.fromkeys(clock.names, 0), 0
+    for _ in range(steps):
+        step(True)
+        ms = stall.last_ms() if stall.place else 0
+        gained = clock.since()  # the device is done with all that came before
+        if gained["input"][0] == 0:  # each step waits once for a batch
+            continue
+        followed += 1
+        truth += ms
+        for phase, total in gained.items():
+            idle[phase] += total[2] / 1e6
+    n = max(followed, 1)
+    return {"truth": truth / n, "idle": {k: v / n for k, v in idle.items()}, "n": followed}
+
+
+def timeline(torch, stall, clock, step, steps):
+    """The same by the device's own timeline: in ms, the stalls and the gaps between two kernels that
+    they lie in."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(8):
+            step(True)
+        stall.slept.clear()
+        got = followed_steps(stall, clock, step, steps)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text())
+    at = trace.get("baseTimeNanoseconds", 0)
+    work = sorted((e["ts"], e["ts"] + e["dur"]) for e in trace["traceEvents"]
+                  if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))  # fmt: skip
+    gaps, end = [], work[0][1]
+    for begins, ends in work:
+        gaps.append((at + 1e3 * end, at + 1e3 * begins))
+        end = max(end, ends)
+    around = [(b - a, d - c) for a, b in stall.slept for c, d in gaps if c < (a + b) / 2 < d]
+    slept, gap = (sum(x) / max(len(around), 1) / 1e6 for x in zip(*around or [(0, 0)]))
+    return {**got, "slept": slept, "gap": gap, "found": len(around)}
+
+
+def block(torch, clock, step, steps):
     """Milliseconds of the device a step, and what leat makes of them. Steps before and after it are
     alike: what leat reads late, or has to learn first, is no other."""
     for _ in range(8):
-        step(wait)
+        step(False)
     clock.since()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     for _ in range(steps):
-        step(wait)
+        step(False)
     end.record()
-    step(wait)  # leat reads its events when a step begins
+    step(False)  # leat reads its events when a step begins
     gained = clock.since()
     torch.cuda.synchronize()
-    step_ms = begin.elapsed_time(end) / steps
-    followed = gained["input"][0] or 1  # each step waits once for a batch
+    followed = gained["input"][0] or 1
     return {
-        "step": step_ms,
+        "step": begin.elapsed_time(end) / steps,
         "idle": {k: v[2] / followed / 1e6 for k, v in gained.items()},
         "hidden": {k: v[3] / followed / 1e6 for k, v in gained.items()},
         "share": min(1, followed / steps),
@@ -195,13 +266,13 @@ def block(torch, clock, step, steps, wait=True):
     }
 
 
-def busy_ms(torch, step, steps, wait):
+def busy_ms(torch, step, steps):
     """Of a step: what its kernels and copies take, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for _ in range(steps):
-            step(wait)
+            step(False)
         torch.cuda.synchronize()
     return sum(e.self_device_time_total for e in profiler.key_averages()) / steps / 1e3
 
@@ -209,33 +280,36 @@ def busy_ms(torch, step, steps, wait):
 def child_stalls():
     import torch
 
-    clock, stall, answer = Clock(), Stall(torch), {"stalls": []}
-    step = make_training(torch, stall, 512, 6)
+    clock, stall, answer = Clock(), Stall(torch), {"stalls": [], "timeline": []}
+    training = make_training(torch, stall, 512, 6)
     for _ in range(20):
-        step(True)
-    quiet = [block(torch, clock, step, 150) for _ in range(3)]
-    answer["quiet"] = sorted(quiet, key=lambda b: b["step"])[1]
+        training(True)
     for place in PLACES:
         for ms, steps in STALLS_MS.items():
             stall.place, stall.seconds = place, ms / 1000
-            got = block(torch, clock, step, steps)
-            answer["stalls"].append((place, ms, stall.device_ms(steps), got))
+            got = followed_steps(stall, clock, training, steps)
             stall.place = None
+            quiet = followed_steps(stall, clock, training, QUIET_STEPS if ms == 1 else 20)
+            answer["stalls"].append((place, ms, got, quiet))
     heavy = make_training(torch, stall, 4096, 4)
     for _ in range(5):
         heavy(False)
-    answer["heavy"] = block(torch, clock, heavy, 30, False)
+    answer["heavy"] = block(torch, clock, heavy, 30)
     stall.place, stall.seconds = "input", answer["heavy"]["step"] / 4000
-    answer["hidden"] = block(torch, clock, heavy, 30, False)
+    answer["hidden"] = block(torch, clock, heavy, 30)
     stall.seconds = answer["heavy"]["step"] / 500
-    answer["exposed"] = block(torch, clock, heavy, 30, False)
+    answer["exposed"] = block(torch, clock, heavy, 30)
     stall.place = None
     small = make_training(torch, stall, 32, 30)
     for _ in range(20):
         small(False)
     for name, step, steps in (("small", small, 400), ("large", heavy, 100)):
-        answer[name] = block(torch, clock, step, steps, False)
-        answer[name]["busy"] = busy_ms(torch, step, 10, False)
+        answer[name] = block(torch, clock, step, steps)
+        answer[name]["busy"] = busy_ms(torch, step, 10)
+    for place in PLACES:  # last: the profiler stays in the way of all that follows
+        stall.place, stall.seconds = place, 0.001
+        answer["timeline"].append((place, timeline(torch, stall, clock, training, TIMELINE_STEPS)))
+        stall.place = None
     print(json.dumps(answer))
 
 
@@ -271,19 +345,31 @@ class Table:
         print(f"  {what:<24} {'held' if held else 'MISSED':<6}  {text}", flush=True)
 
 
+def quiet_idle(answer, place):
+    """Idle time of the phase without a stall. Of input the truth is all of next(), elsewhere the stall
+    alone."""
+    if place == "input":
+        return 0
+    return next(quiet["idle"][PLACES[place]] for at, _, _, quiet in answer["stalls"] if at == place)
+
+
 def check_stalls(table, answer):
-    quiet = answer["quiet"]
-    base = sum(quiet["idle"].values())
-    print(f"  without stalls: step {quiet['step']:.3f} ms, idle {base:.3f} ms, "
-          f"{quiet['share']:.0%} of the steps followed")  # fmt: skip
-    for place, ms, truth, got in answer["stalls"]:
-        idle = got["idle"][PLACES[place]]
-        if place != "input":  # there the truth is all of next(), here the stall alone
-            idle -= quiet["idle"][PLACES[place]]
-        error = (idle - truth) / truth
+    for place, ms, got, _ in answer["stalls"]:
+        truth, idle = got["truth"], got["idle"][PLACES[place]] - quiet_idle(answer, place)
+        error = (idle - truth) / truth if got["n"] else math.inf
         table.row(f"{ms} ms in {place}", abs(error) <= BAR,
                   f"truth {truth:.3f} ms, leat {idle:.3f} ms ({error:+.1%}); "
-                  f"step {got['step']:.2f} ms, {got['share']:.0%} followed")  # fmt: skip
+                  f"{got['n']} steps followed")  # fmt: skip
+
+
+def check_timeline(table, answer):
+    for place, got in answer["timeline"]:
+        slept, gap, idle = got["slept"], got["gap"], got["idle"][PLACES[place]]
+        idle -= quiet_idle(answer, place)
+        held = got["n"] > 0 and got["found"] > 0 and slept * (1 - BAR) <= idle <= gap * (1 + BAR)
+        table.row(f"timeline, {place}", held,
+                  f"stall {slept:.3f} ms, between kernels {gap:.3f} ms, leat {idle:.3f} ms; "
+                  f"{got['n']} steps followed")  # fmt: skip
 
 
 def check_loader(table, answer):
@@ -323,35 +409,70 @@ def check_database(table, folder):
     table.row("report", len(line) == 1, line[0] if line else "no line")
 
 
-def check_cost(table, build, folder):
-    """Processes with leat and without take turns on one core, a block of steps each
-    (bench/overhead.py says why). Processes of one kind differ, so there are several of each."""
-    sys.path.insert(0, str(ROOT / "bench"))
-    import overhead
+class Sides:
+    """Pairs of processes, one with leat and one without, that take turns on one core, a block of steps
+    each (bench/overhead.py says why). Only the leat whose training runs is awake: what all the others
+    sample of the machine is no cost of this one."""
 
-    bench = overhead.Bench(str(build), sys.executable, folder)
-    bench.environment["PYTHONHASHSEED"] = "0"
-    kinds = ["untraced", "leat"] * COST_PAIRS
-    with concurrent.futures.ThreadPoolExecutor(len(kinds)) as pool:
-        sides = []
-        for kind in kinds:
-            sides.append(pool.submit(bench.start, kind, "small_kernels.py"))
-            time.sleep(0.2)  # each takes a number, and is not yet at work
-        sides = [side.result() for side in sides]
-    rounds = []
-    for _ in range(COST_BLOCKS):
-        order = random.sample(range(len(sides)), len(sides))
-        blocks = {i: sides[i].block()[0] for i in order}
-        rounds.append([blocks[i] for i in range(len(sides))])
-    for side in sides:
-        side.end()
-    added = [statistics.mean(r[1::2]) / statistics.mean(r[::2]) - 1 for r in rounds]
-    steps = [statistics.median(times) / 1e3 for times in zip(*rounds)]
-    middle = statistics.median(added)
-    table.row("cost, many kernels", middle <= COST_BAR,
-              f"with leat {middle:+.2%}, the median of {COST_BLOCKS} rounds; "
-              f"untraced {', '.join(f'{v:.2f}' for v in steps[::2])} ms a step, "
-              f"traced {', '.join(f'{v:.2f}' for v in steps[1::2])}")  # fmt: skip
+    def __init__(self, build, folder):
+        sys.path.insert(0, str(ROOT / "bench"))
+        import overhead
+
+        bench = overhead.Bench(str(build), sys.executable, folder)
+        kinds = ("untraced", "leat")
+        self.pairs = [[bench.start(kind, "small_kernels.py") for kind in kinds]
+                      for _ in range(COST_PAIRS)]  # fmt: skip
+        for pair in self.pairs:
+            for side in pair:
+                side.meet()
+        for _, leat in self.pairs:
+            leat.process.send_signal(signal.SIGSTOP)
+
+    @staticmethod
+    def block(side):
+        """Milliseconds a step, the mean: leat follows some steps and others not. The first sixth is left
+        out, whose caches were the other's, and of the rest the slowest quarter, which somebody else
+        has stopped."""
+        side.socket.sendall(b"g")
+        times = json.loads(side.answers.readline())["step_ns"]
+        times = sorted(times[len(times) // 6 :])
+        return statistics.mean(times[: len(times) * 3 // 4]) / 1e6
+
+    def compare(self, pair):
+        """(ms untraced, how much longer the step takes with leat), block by block."""
+        pair[1].process.send_signal(signal.SIGCONT)
+        blocks = []
+        for _ in range(COST_BLOCKS):
+            got = {i: self.block(pair[i]) for i in random.sample((0, 1), 2)}
+            blocks.append((got[0], got[1] / got[0] - 1))
+        pair[1].process.send_signal(signal.SIGSTOP)
+        return blocks[1:]  # the first wakes all up
+
+    def end(self):
+        for _, leat in self.pairs:
+            leat.process.send_signal(signal.SIGCONT)
+        for pair in self.pairs:
+            for side in pair:
+                side.end()
+
+
+def check_cost(table, build, folder):
+    """Processes of one kind differ by more than the bar, so there are many of each, and what their
+    median is uncertain by is told."""
+    sides = Sides(build, folder)
+    pairs = [sides.compare(pair) for pair in sides.pairs]
+    sides.end()
+    added = [statistics.median(gap for _, gap in pair) for pair in pairs]
+    low, middle, high = statistics.quantiles(added, n=4, method="inclusive")
+    error = (
+        0.93 * (high - low) / math.sqrt(len(added))
+    )  # of a median; quartiles are 1.35 sigma apart
+    plain = statistics.median(ms for pair in pairs for ms, _ in pair)
+    table.row("cost, many kernels", middle <= COST_BAR + error,
+              f"with leat {middle:+.2%} +- {error:.2%}, {len(added)} pairs of processes (quartiles "
+              f"{low:+.2%} .. {high:+.2%}); {plain:.2f} ms a step untraced")  # fmt: skip
+    if os.environ.get("OUT"):
+        pathlib.Path(os.environ["OUT"], "gpu-cost.json").write_text(json.dumps(pairs))
 
 
 def main():
@@ -372,6 +493,7 @@ def main():
             if os.environ.get("OUT"):
                 pathlib.Path(os.environ["OUT"], "gpu-clock.json").write_text(json.dumps(answer))
             check_stalls(table, answer)
+            check_timeline(table, answer)
             check_loader(table, answer)
             check_launches(table, answer)
             check_database(table, folder)

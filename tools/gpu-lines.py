@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 STEPS = 60
-AT_ONCE = 4  # a run is mostly the import of torch
+AT_ONCE = 6  # a run is mostly the import of torch
 COST_CALLS = 20_000
 COST_ROUNDS = 5
 COST_BAR_NS = 1000
@@ -161,7 +161,8 @@ def cost(build):
 
 
 def check_cost(build):
-    rounds = [cost(build) for _ in range(COST_ROUNDS)]
+    with concurrent.futures.ThreadPoolExecutor(COST_ROUNDS) as pool:
+        rounds = list(pool.map(lambda _: cost(build), range(COST_ROUNDS)))
     added = statistics.median(after - before for before, after in rounds)
     words = (
         f"{added:.0f} ns, the median of {COST_ROUNDS} processes, some 23 frames deep (bar"

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from turns import take_turns
 
-WIDTH, BLOCKS, STEPS = 32, 125, 6
+WIDTH, BLOCKS, STEPS = 32, 125, 12
 
 
 class Block(nn.Module):
