@@ -1,5 +1,5 @@
--- schema.sql: the run database, leat's one waist. Everything that observes writes it; everything
--- that explains reads it, and nothing else. docs/run-db.md explains it with example queries.
+-- schema.sql: the run database, leat's one waist. Everything that observes writes it; every finding
+-- is made from it, and from nothing else. docs/run-db.md explains it with example queries.
 --
 -- Times are nanoseconds from the start of the run (meta.start_ns is CLOCK_MONOTONIC then).
 -- NULL means "not measured"; zero means "measured, and it was zero".
@@ -10,7 +10,7 @@ PRAGMA user_version = 8;            -- the same number as meta.schema
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
     value TEXT                   -- start_ns, duration_ns, node, leat, ended, exit_status, signal,
-) WITHOUT ROWID;                 -- oom_kills, cpus, memory_limit_bytes, max_steps, logs_dir, note.*
+) WITHOUT ROWID;                 -- oom_kills, cpus, memory_limit_bytes, max_steps, logs_dir, thinned.*
 
 CREATE TABLE processes (         -- every process of the run's tree that was seen
     pid          INTEGER PRIMARY KEY,
