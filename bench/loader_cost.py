@@ -146,6 +146,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
         bench = Bench(os.path.abspath(arguments.build), sys.executable, folder, StoppedTurns)
         bench.environment.update(STEADY_MEMORY)
+        # As a training finds it: numpy then has a thread of its own. A process of one single thread
+        # does not pay for locks until a second one comes, whoever starts it.
+        bench.environment.pop("OMP_NUM_THREADS")
         pairs = measure(bench, names, arguments.blocks, arguments.seconds)
     rounds = min((len(figures) for figures in pairs.values()), default=0)
     print(f"\n{rounds} pairs of processes, {arguments.blocks} blocks of each.")
