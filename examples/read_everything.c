@@ -1,8 +1,14 @@
-/* read_everything.c: the loader without Python. Reads every sample of some .npy files, or of a file
- * of tokens, in a shuffled order, adds up the bytes, and says how fast that was. Trains nothing.
+/* read_everything.c: the loader without Python. Reads every sample of a source in a shuffled order
+ * and adds up the bytes. In the middle of the epoch it saves where it stands, closes the loader,
+ * and goes on with another one, as a program that was started again would. Bad samples are left out
+ * and listed. Trains nothing.
  *
- *     build/examples/read_everything x.npy y.npy
- *     build/examples/read_everything --tokens train.bin --length 2048
+ *     build/examples/read_everything npy x.npy y.npy
+ *     build/examples/read_everything tokens train.bin 2048
+ *     build/examples/read_everything hdf5 train.h5 images labels
+ *     build/examples/read_everything lmdb train.lmdb
+ *     build/examples/read_everything tar train-0*.tar
+ *     build/examples/read_everything files 0*.jpg
  *     build/examples/read_everything --demo
  */
 #include "leat/loader.h"
@@ -10,128 +16,193 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-struct job {
-    const char *tokens;
-    int64_t length;
-    int demo;
-    int epochs;
-    const char **files;
-    uint32_t files_count;
-};
-
-static float demo_rows[100000][16];
-static int64_t demo_labels[100000];
-
-static int open_source(const struct job *job, struct leat_source **source, struct leat_err *err)
+/* ---- sources: one function each, given the words behind the source's name ----------------------
+ */
+static int open_npy(char **words, int count, struct leat_source **source, struct leat_err *err)
 {
-    if (job->tokens) {
-        struct leat_tokens tokens = {
-            .path = job->tokens, .dtype = LEAT_UINT16, .out = LEAT_INT64, .length = job->length};
-        return leat_source_tokens(&tokens, source, err);
-    }
-    if (!job->demo)
-        return leat_source_npy(job->files, NULL, job->files_count, source, err);
-    for (int i = 0; i < 100000; i++) {
-        demo_labels[i] = i % 10;
-        for (int k = 0; k < 16; k++)
-            demo_rows[i][k] = (float)(i + k);
-    }
-    struct leat_array arrays[] = {
-        {.name = "x", .dtype = LEAT_FLOAT32, .dims = 2, .shape = {100000, 16}, .data = demo_rows  },
-        {.name = "y", .dtype = LEAT_INT64,   .dims = 1, .shape = {100000},     .data = demo_labels}
-    };
-    return leat_source_memory(arrays, 2, NULL, NULL, source, err);
+    return leat_source_npy((const char **)words, NULL, (uint32_t)count, source, err);
 }
 
-static uint64_t add_up(const struct leat_batch *batch, const struct leat_source *source)
+static int open_tokens(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    struct leat_tokens tokens = {.path = words[0], .dtype = LEAT_UINT16, .out = LEAT_INT64};
+    tokens.length = count > 1 ? strtoll(words[1], NULL, 10) : 1024;
+    return leat_source_tokens(&tokens, source, err);
+}
+
+static int open_hdf5(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    const char *library = getenv("LIBHDF5"); /* where it has no usual name */
+    struct leat_hdf5 hdf5 = {.path = words[0],
+                             .datasets = (const char **)words + 1,
+                             .count = (uint32_t)count - 1,
+                             .libraries = &library,
+                             .libraries_count = library ? 1 : 0};
+    return leat_source_hdf5(&hdf5, source, err);
+}
+
+static int open_lmdb(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    struct leat_lmdb lmdb = {.path = words[0], .value = {.kind = LEAT_CODEC_BYTES}};
+    return leat_source_lmdb(&lmdb, source, err);
+}
+
+static int open_tar(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    struct leat_tar tar = {.shards = (const char **)words, .shard_count = (uint32_t)count};
+    return leat_source_tar(&tar, source, err);
+}
+
+static int open_files(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    struct leat_files files = {.paths = (const char **)words, .count = count};
+    return leat_source_files(&files, source, err);
+}
+
+/* A file in memory, which goes with the program. */
+static void write_file(const void *data, size_t bytes, char *path, size_t path_bytes)
+{
+    int fd = memfd_create("demo", MFD_CLOEXEC);
+    snprintf(path, path_bytes, "/proc/self/fd/%d", write(fd, data, bytes) > 0 ? fd : -1);
+}
+
+/* 2000 times a file of four numbers, but for one that is cut short: it is listed as bad. */
+static int open_demo(char **words, int count, struct leat_source **source, struct leat_err *err)
+{
+    static const int64_t numbers[4] = {1, 2, 3, 4};
+    static char whole[32], cut[32];
+    const char *paths[2000];
+    write_file(numbers, sizeof numbers, whole, sizeof whole);
+    write_file(numbers, 20, cut, sizeof cut);
+    for (int i = 0; i < 2000; i++)
+        paths[i] = i == 1234 ? cut : whole;
+    struct leat_files files = {.paths = paths, .count = 2000};
+    files.value = (struct leat_codec){LEAT_CODEC_ARRAY, LEAT_INT64, 1, {4}, 0};
+    return leat_source_files(&files, source, err);
+}
+
+static const struct {
+    const char *name;
+    int words; /* at least */
+    int (*open)(char **words, int count, struct leat_source **source, struct leat_err *err);
+} sources[] = {
+    {"npy",    1, open_npy   },
+    {"tokens", 1, open_tokens},
+    {"hdf5",   2, open_hdf5  },
+    {"lmdb",   1, open_lmdb  },
+    {"tar",    1, open_tar   },
+    {"files",  1, open_files },
+    {"--demo", 0, open_demo  },
+};
+
+/* ---- reading -----------------------------------------------------------------------------------
+ */
+struct sums {
+    int64_t samples, bad;
+    uint64_t bytes;
+};
+
+static uint64_t add_up(const void *data, uint64_t count)
 {
     uint64_t sum = 0;
-    for (uint32_t f = 0; f < batch->fields; f++) {
-        uint64_t bytes = (uint64_t)batch->samples * leat_source_field(source, f)->row_bytes;
-        const uint8_t *data = batch->data[f];
-        for (uint64_t i = 0; i < bytes; i++)
-            sum += data[i];
-    }
+    for (uint64_t i = 0; i < count; i++)
+        sum += ((const uint8_t *)data)[i];
     return sum;
 }
 
-static int read_epochs(struct leat_loader *loader, struct leat_source *source, int epochs,
-                       struct leat_err *err)
+/* Rows of one size lie one behind the other; samples of different length are an array of spans. */
+static void add_batch(const struct leat_batch *batch, const struct leat_source *source,
+                      struct sums *sums)
 {
-    for (int epoch = 0; epoch < epochs; epoch++) {
-        struct leat_batch *batch;
-        uint64_t sum = 0;
-        int64_t samples = 0;
-        int got = leat_loader_start(loader, (uint64_t)epoch, err);
-        while (got >= 0 && (got = leat_loader_next(loader, -1, &batch, err)) > 0) {
-            samples += batch->samples;
-            sum += add_up(batch, source);
-            leat_batch_unref(batch);
-        }
-        if (got < 0)
-            return got;
-        printf("epoch %d: %lld samples, bytes add up to %llu\n", epoch, (long long)samples,
-               (unsigned long long)sum);
+    for (uint32_t f = 0; f < batch->fields; f++) {
+        const struct leat_field *field = leat_source_field(source, f);
+        const struct leat_span *spans = batch->data[f];
+        if (!field->variable)
+            sums->bytes += add_up(batch->data[f], (uint64_t)batch->samples * field->row_bytes);
+        for (int64_t i = 0; field->variable && i < batch->samples; i++)
+            sums->bytes += add_up(spans[i].data, (uint64_t)spans[i].items * field->row_bytes);
     }
-    return 0;
+    sums->samples += batch->samples;
 }
 
-static void print_stats(const struct leat_loader *loader)
+/* Up to `most` batches, and what the loader says afterwards. */
+static int read_some(struct leat_loader *loader, const struct leat_source *source, int64_t most,
+                     struct sums *sums, struct leat_err *err)
 {
-    struct leat_loader_stats s;
-    leat_loader_stats(loader, &s);
-    printf("%.2f s: %llu batches, %.0f samples/s, %.2f GB/s; waited %.2f s; %llu bad samples\n",
-           (double)s.elapsed_ns / 1e9, (unsigned long long)s.batches,
-           (double)s.samples / ((double)s.elapsed_ns / 1e9), (double)s.bytes / (double)s.elapsed_ns,
-           (double)s.wait_ns / 1e9, (unsigned long long)s.errors);
+    struct leat_batch *batch;
+    struct leat_loader_stats stats;
+    struct leat_loader_error error;
+    int got = 1;
+    while (most-- > 0 && (got = leat_loader_next(loader, -1, &batch, err)) > 0) {
+        add_batch(batch, source, sums);
+        leat_batch_unref(batch);
+    }
+    leat_loader_stats(loader, &stats);
+    sums->bad += (int64_t)stats.errors;
+    printf("%llu batches by %d threads; waited %.3f s of %.3f\n", (unsigned long long)stats.batches,
+           stats.threads, (double)stats.wait_ns / 1e9, (double)stats.elapsed_ns / 1e9);
+    for (size_t i = 0; leat_loader_errors(loader, i, &error, 1); i++)
+        printf("left out: sample %lld: %s\n", (long long)error.index, error.text);
+    return got;
 }
 
-static int run(const struct job *job, struct leat_err *err)
+/* Half of the epoch with one loader, the rest with another. */
+static int read_all(struct leat_source *source, struct sums *sums, struct leat_err *err)
 {
-    struct leat_source *source = NULL;
-    struct leat_loader *loader = NULL;
     struct leat_loader_options options = {
-        .batch_size = 256, .order = LEAT_ORDER_FULL, .on_error = LEAT_ERROR_SKIP};
-    char plan[1024];
-    int failed = open_source(job, &source, err);
+        .batch_size = 16, .order = LEAT_ORDER_FULL, .seed = 1, .on_error = LEAT_ERROR_SKIP};
+    struct leat_loader_state state;
+    struct leat_loader *loader = NULL;
+    char plan[2048];
+    int failed = leat_loader_new(source, &options, &loader, err);
     if (failed < 0)
-        goto out;
-    failed = leat_loader_new(source, &options, &loader, err);
-    if (failed < 0)
-        goto out;
+        return failed;
     leat_loader_plan(loader, plan, sizeof plan);
     fputs(plan, stdout);
-    failed = read_epochs(loader, source, job->epochs, err);
-    print_stats(loader);
-out:
+    failed = leat_loader_start(loader, 0, err);
+    if (failed >= 0)
+        failed = read_some(loader, source, leat_loader_batches(loader) / 2, sums, err);
+    if (failed >= 0)
+        failed = leat_loader_state(loader, &state, err);
     leat_loader_close(loader);
-    leat_source_unref(source);
+    if (failed < 0)
+        return failed;
+    options.threads = 1; /* may be others than before, and so may ranks and batches */
+    failed = leat_loader_new(source, &options, &loader, err);
+    if (failed < 0)
+        return failed;
+    failed = leat_loader_resume(loader, &state, err);
+    if (failed >= 0)
+        failed = read_some(loader, source, INT64_MAX, sums, err);
+    leat_loader_close(loader);
     return failed;
 }
 
 int main(int argc, char **argv)
 {
-    struct job job = {.length = 1024, .epochs = 2, .files = (const char **)argv};
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--demo") == 0)
-            job.demo = 1;
-        else if (strcmp(argv[i], "--tokens") == 0 && i + 1 < argc)
-            job.tokens = argv[++i];
-        else if (strcmp(argv[i], "--length") == 0 && i + 1 < argc)
-            job.length = strtoll(argv[++i], NULL, 10);
-        else
-            job.files[job.files_count++] = argv[i];
-    }
-    if (!job.demo && !job.tokens && !job.files_count) {
-        fprintf(stderr, "usage: %s FILE.npy... | --tokens FILE.bin [--length N] | --demo\n",
-                argv[0]);
+    struct leat_err err = {""};
+    struct leat_source *source = NULL;
+    struct sums sums = {0};
+    size_t kind = 0, kinds = sizeof sources / sizeof *sources;
+    while (kind < kinds && (argc < 2 || strcmp(argv[1], sources[kind].name) != 0))
+        kind++;
+    if (kind == kinds || argc - 2 < sources[kind].words) {
+        fprintf(stderr, "usage: %s npy|tokens|hdf5|lmdb|tar|files FILE... | --demo\n", argv[0]);
         return 2;
     }
-    struct leat_err err = {""};
-    if (run(&job, &err) < 0) {
+    int failed = sources[kind].open(argv + 2, argc - 2, &source, &err);
+    if (failed >= 0)
+        failed = read_all(source, &sums, &err);
+    if (failed < 0) {
         fprintf(stderr, "read_everything: %s\n", err.text);
-        return 1;
+    } else {
+        printf("%lld samples, %lld bad ones; bytes add up to %llu\n", (long long)sums.samples,
+               (long long)sums.bad, (unsigned long long)sums.bytes);
+        failed = sums.samples + sums.bad == leat_source_count(source) ? 0 : -1; /* each once */
     }
-    return 0;
+    leat_source_unref(source);
+    return failed < 0;
 }
