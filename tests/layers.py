@@ -5,8 +5,9 @@
          -> {tune | serve} -> cli
 
 A room includes itself and rooms to its left; rooms in one brace never include each other. A foreign
-header has one home. Before it judges the tree, the test judges a small tree made of mistakes, and
-fails when it overlooks one of them.
+header has one home. What is made for the kernel, in src/observe/bpf/, opens with its two licences.
+Before it judges the tree, the test judges a small tree made of mistakes, and fails when it overlooks
+one of them.
 
     tests/layers.py [ROOT]
 """
@@ -46,6 +47,9 @@ HOMES = [
 ]
 
 MOST_LINES = 900
+# The kernel lets only programs under a licence like its own use all of its functions (LICENSE).
+BPF_FOLDER = "src/observe/bpf/"
+BPF_LICENCE = "SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause"
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
@@ -116,6 +120,8 @@ def check_tree(root):
         if is_c:
             if not opens_with_comment(text):
                 wrong.append(f"{path}: does not open with a comment that gives its idea")
+            if path.startswith(BPF_FOLDER) and BPF_LICENCE not in text.split("\n", 1)[0]:
+                wrong.append(f"{path}: does not open with {BPF_LICENCE}")
             for quote, target in INCLUDE.findall(text):
                 wrong += [f"{path}: {what}" for what in check_include(root, path, quote, target)]
         lines = text.count("\n")
@@ -146,6 +152,8 @@ MISTAKES = [
     ({"include/leat/a.h": '/* a */\n#include "base/b.h"\n'}, "not installed"),
     ({"src/base/b.h": "/* b */\n", "src/cli/a.c": '/* a */\n#include "b.h"\n'}, "without naming"),
     ({"src/base/a.c": "int a;\n"}, "does not open with a comment"),
+    ({"src/observe/bpf/a.c": "/* a */\n"}, "does not open with SPDX"),
+    ({"src/observe/bpf/a.h": "/* SPDX-License-Identifier: GPL-2.0 */\n"}, "does not open with SPDX"),
     ({"src/base/a.c": "/* a */\n", "src/cli/a.c": "/* a */\n"}, "one name, several files"),
     ({"src/base/a.c": "/* a */\n" + "\n" * MOST_LINES}, "more than"),
     ({"tests/a.py": "# TO" + "DO: later\n"}, "unfinished business"),
@@ -154,6 +162,7 @@ FINE = {
     "include/leat/a.h": "/* a */\n#include <stdint.h>\n",
     "src/base/b.h": '/* b */\n#include "leat/a.h"\n',
     "src/store/c.c": '/* c */\n#include <sqlite3.h>\n#include "base/b.h"\n#include "made_here.h"\n',
+    "src/observe/bpf/f.c": f"/* {BPF_LICENCE} */\n#include <linux/bpf.h>\n",
     "src/cli/d.c": '/* d */\n#include "store/c.h"\n#include "serve/e.h"\n',
     "tests/unit/base/test_b.c": '/* b */\n#include <cmocka.h>\n#include "cli/d.h"\n',
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* bpf_try.c: may this process load tracing programs? The only honest answer is to load one.
  *
  * The program is "r0 = 0; exit" of the tracepoint kind: that kind needs the same rights as all
