@@ -280,6 +280,218 @@ static void test_memory_edges(void **state)
     }
 }
 
+/* The severity of the finding with this label; "none" when there is no such finding. */
+static const char *severity_of(const char *label)
+{
+    struct findings found = {0};
+    struct leat_err err = {""};
+    const char *severity = "none";
+    if (diagnose(&m.facts, &found, &err) < 0)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < found.count; i++)
+        if (strcmp(found.items[i].label, label) == 0)
+            severity = severity_text(found.items[i].severity);
+    findings_done(&found);
+    return severity;
+}
+
+/* Rank 1 needs 100 bytes; 20 % more in rank 0 count where that is 30 % of what there is. */
+static void test_imbalance_edges(void **state)
+{
+    const double phases[PHASES] = {[PHASE_FORWARD] = 10};
+    const struct {
+        double worst, capacity;
+        const char *severity;
+    } rows[] = {
+        {120, 200, "warning"},
+        {119, 200, "none"   },
+        {120, 400, "warning"},
+        {120, 401, "none"   }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gpu_sample gpu = {
+            .memory_total = rows[i].capacity, .utilization = NAN, .temperature_c = NAN};
+        struct memory_sample memory[] = {
+            {.allocated = rows[i].worst, .t_ms = 10},
+            { .allocated = 100, .t_ms = 10,                .rank = 1, .device = 1}
+        };
+        make(2, 100, phases);
+        m.facts.gpu_samples = &gpu;
+        m.facts.gpu_sample_count = 1;
+        m.facts.memory_samples = memory;
+        m.facts.memory_sample_count = 2;
+        assert_string_equal(severity_of("IMBALANCE"), rows[i].severity);
+        /* The same of the ranks' own memory on the host. */
+        struct sys_sample machine = {.memory_total = rows[i].capacity,
+                                     .memory_available = rows[i].capacity,
+                                     .swap_in_bytes = NAN};
+        struct proc_sample procs[] = {
+            {.pid = 100, .rss_bytes = rows[i].worst + 7, .shared_bytes = 7, .t_ms = 10},
+            {.pid = 101, .rss_bytes = 100,               .shared_bytes = 0, .t_ms = 10}
+        };
+        make(2, 100, phases);
+        m.facts.sys_samples = &machine;
+        m.facts.sys_sample_count = 1;
+        m.facts.proc_samples = procs;
+        m.facts.proc_sample_count = 2;
+        assert_string_equal(severity_of("IMBALANCE"), rows[i].severity);
+    }
+}
+
+/* Memory that grows evenly by `grown` over 1024 steps, to which 33 samples belong; `first` is the
+ * median of the first five, against which growth is measured. `left` further steps fit. */
+#define MIB      1048576.0
+#define GROWTHS  33
+#define PER_STEP 1024.0 /* so that a slope in MiB is exact */
+static void make_growth(double grown, double first, double left, int on_device)
+{
+    static struct memory_sample memory[GROWTHS];
+    static struct proc_sample procs[GROWTHS];
+    static struct sys_sample machine;
+    static struct gpu_sample gpu;
+    double slope = grown / PER_STEP;
+    make_one((size_t)PER_STEP + 1, 0, 0, 10, 0, 0);
+    for (int i = 0; i < GROWTHS; i++) {
+        double bytes = first + slope * 32 * (i - 2), t_ms = m.end[0][i * 32];
+        memory[i] = (struct memory_sample){.allocated = bytes, .t_ms = t_ms, .step = i * 32};
+        procs[i] = (struct proc_sample){
+            .pid = 100, .rss_bytes = bytes, .major_faults = -1, .t_ms = t_ms, .cpu_ms = NAN};
+    }
+    machine = (struct sys_sample){.memory_available = left * slope,
+                                  .memory_total = NAN,
+                                  .cpu_ratio = NAN,
+                                  .swap_in_bytes = NAN,
+                                  .shm_total = NAN};
+    gpu = (struct gpu_sample){.memory_total = first + grown + left * slope,
+                              .memory_used = NAN,
+                              .utilization = NAN,
+                              .temperature_c = NAN};
+    m.facts.sys_samples = &machine;
+    m.facts.sys_sample_count = 1;
+    m.facts.gpu_samples = &gpu;
+    m.facts.gpu_sample_count = 1;
+    m.facts.memory_samples = memory;
+    m.facts.memory_sample_count = on_device ? GROWTHS : 0;
+    m.facts.proc_samples = procs;
+    m.facts.proc_sample_count = on_device ? 0 : GROWTHS;
+}
+
+static void test_creep_edges(void **state)
+{
+    const struct {
+        double grown_mib, first_mib, left_steps;
+        const char *creep, *rising;
+    } rows[] = {
+        {64,  1000, 1e6,   "warning",  "none"}, /* 64 MiB */
+        {63,  1000, 1e6,   "none",     "info"},
+        {100, 2000, 1e6,   "warning",  "none"}, /* 5 % */
+        {100, 2001, 1e6,   "none",     "info"},
+        {100, 1000, 10000, "critical", "none"}, /* the end is near */
+        {100, 1000, 10001, "warning",  "none"},
+        {100, 2001, 10000, "none",     "info"}, /* a rise is not a creep, wherever it ends */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int on_device = 0; on_device < 2; on_device++) {
+            make_growth(rows[i].grown_mib * MIB, rows[i].first_mib * MIB, rows[i].left_steps,
+                        on_device);
+            assert_string_equal(severity_of("MEMORY CREEP"), rows[i].creep);
+            assert_string_equal(severity_of("MEMORY RISING"), rows[i].rising);
+        }
+}
+
+/* What comes back from swap in one second. */
+static void test_swapping_edges(void **state)
+{
+    const struct {
+        double bytes;
+        const char *severity;
+    } rows[] = {
+        {MIB,          "warning" },
+        {MIB - 1,      "none"    },
+        {10 * MIB,     "critical"},
+        {10 * MIB - 1, "warning" }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sys_sample machine[3];
+        make_one(100, 0, 0, 10, 0, 0);
+        for (int j = 0; j < 3; j++)
+            machine[j] = (struct sys_sample){.t_ms = 500 * j,
+                                             .swap_in_bytes = 5000 + rows[i].bytes * j / 2,
+                                             .swap_out_bytes = 77 * MIB * j,
+                                             .cpu_ratio = NAN,
+                                             .memory_total = NAN,
+                                             .memory_available = NAN,
+                                             .shm_total = NAN};
+        m.facts.sys_samples = machine;
+        m.facts.sys_sample_count = 3;
+        assert_string_equal(severity_of("SWAPPING"), rows[i].severity);
+    }
+}
+
+static void test_throttled_edges(void **state)
+{
+    const struct {
+        int throttled; /* of 100 samples */
+        const char *severity;
+    } rows[] = {
+        {5,  "warning" },
+        {4,  "none"    },
+        {20, "critical"},
+        {19, "warning" }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        static struct gpu_sample gpu[100];
+        make_one(100, 0, 0, 10, 0, 0);
+        for (int j = 0; j < 100; j++) {
+            gpu[j] = (struct gpu_sample){.t_ms = 10 * j,
+                                         .gpu = "GPU-1",
+                                         .throttle = "power_cap",
+                                         .utilization = NAN,
+                                         .temperature_c = NAN,
+                                         .memory_used = NAN,
+                                         .memory_total = NAN};
+            if (j < rows[i].throttled)
+                snprintf(gpu[j].throttle, sizeof gpu[j].throttle, "power_cap,thermal");
+        }
+        m.facts.gpu_samples = gpu;
+        m.facts.gpu_sample_count = 100;
+        assert_string_equal(severity_of("THROTTLED"), rows[i].severity);
+        /* From 20 % on it is the verdict of the run; below it is told beside it. */
+        assert_int_equal(strcmp(verdict(), "THROTTLED critical") == 0, rows[i].throttled >= 20);
+    }
+}
+
+static void test_utilization_edges(void **state)
+{
+    const struct {
+        double busy;
+        const char *low, *moderate;
+    } rows[] = {
+        {0.29, "warning", "none"},
+        {0.30, "none",    "info"},
+        {0.69, "none",    "info"},
+        {0.70, "none",    "none"}
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gpu_sample gpu[5]; /* the fewest that are judged */
+        make_one(100, 0, 0, 10, 0, 0);
+        for (int j = 0; j < 5; j++)
+            gpu[j] = (struct gpu_sample){.t_ms = 100 + 10 * j,
+                                         .gpu = "GPU-1",
+                                         .utilization = rows[i].busy,
+                                         .temperature_c = NAN,
+                                         .memory_used = NAN,
+                                         .memory_total = NAN};
+        m.facts.gpu_samples = gpu;
+        m.facts.gpu_sample_count = 5;
+        assert_string_equal(severity_of("LOW_GPU_UTILIZATION"), rows[i].low);
+        assert_string_equal(severity_of("MODERATE_GPU_UTILIZATION"), rows[i].moderate);
+        m.facts.gpu_sample_count = 4;
+        assert_string_equal(severity_of("LOW_GPU_UTILIZATION"), "none");
+        assert_string_equal(severity_of("MODERATE_GPU_UTILIZATION"), "none");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +504,11 @@ int main(void)
         cmocka_unit_test(test_cause_of_straggler),
         cmocka_unit_test(test_straggler_first_on_tie),
         cmocka_unit_test(test_memory_edges),
+        cmocka_unit_test(test_imbalance_edges),
+        cmocka_unit_test(test_creep_edges),
+        cmocka_unit_test(test_swapping_edges),
+        cmocka_unit_test(test_throttled_edges),
+        cmocka_unit_test(test_utilization_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
