@@ -214,25 +214,35 @@ static const char *label_of(int cause)
     }
 }
 
+/* Ranks that are not here run on other nodes; then the node is part of a rank's name. */
+static void name_node(const struct crew *c, char *ret_text, size_t bytes)
+{
+    ret_text[0] = 0;
+    if ((size_t)c->facts->world_size > c->ranks && c->facts->node[0])
+        snprintf(ret_text, bytes, "; it runs on node %s", c->facts->node);
+}
+
 static void describe(const struct crew *c, size_t rank, const struct lateness *l, struct finding *f)
 {
     const struct rank_facts *r = &c->facts->ranks[rank];
+    char node[320]; /* a host name has 253 characters at the most */
     double share = l->cost_ms / l->victim_ms;
     long long late = (long long)late_steps(c, rank, l);
     double eval_ms = r->eval_ms / (double)r->steps;
+    name_node(c, node, sizeof node);
     if (l->cause >= 0)
         finding_say(f,
                     "r%d %s was slower than median global rank (%.1f/%.1fms); the others wait %.1f "
-                    "ms a step for it, %.0f %% of their step, in %lld of %.0f steps.",
+                    "ms a step for it, %.0f %% of their step, in %lld of %.0f steps%s.",
                     r->rank, leat_phase_names[l->cause], l->own_ms, l->usual_ms, l->cost_ms,
-                    100 * share, late, c->weight);
+                    100 * share, late, c->weight, node);
     else
         finding_say(f,
                     "r%d was later than median global rank: the others wait %.1f ms a step for it, "
                     "%.0f %% of their step, in %lld of %.0f steps; no single phase explains it "
-                    "(largest: %s, %.1f ms more).",
+                    "(largest: %s, %.1f ms more)%s.",
                     r->rank, l->cost_ms, 100 * share, late, c->weight,
-                    l->largest >= 0 ? leat_phase_names[l->largest] : "none", l->largest_ms);
+                    l->largest >= 0 ? leat_phase_names[l->largest] : "none", l->largest_ms, node);
     if (l->cause == PHASE_INPUT)
         explain_input(c->facts, r, l->own_ms, f);
     else if (l->cause == PHASE_H2D)

@@ -1,6 +1,8 @@
 -- Every 50 steps a checkpoint of 400 ms.
 -- expect: WAIT-HEAVY critical
 -- expect: INTERMITTENT STALL warning
+-- also: they coincide with a checkpoint
+-- also: Save checkpoints less often
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, other, flags) VALUES (0, 49, 50, 400, 4);

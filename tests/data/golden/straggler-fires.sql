@@ -1,5 +1,5 @@
 -- Rank 0 reads slowly; rank 1 waits for it in the backward, where DDP reduces.
--- expect: INPUT STRAGGLER critical NO_OVERLAP rank=0
+-- expect: INPUT STRAGGLER critical NO_OVERLAP rank=0 node=n0
 -- never: INPUT-BOUND
 -- says: r0 input was slower than median global rank (254.5/3.8ms)
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

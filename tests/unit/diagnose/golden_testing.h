@@ -2,9 +2,11 @@
  * an empty database with the schema, between base.inc and expand.inc, and opens with comments that
  * say what must be found:
  *
- *     -- expect: LABEL severity [CAUSE] [rank=N]   the findings, in their order, and no others
+ *     -- expect: LABEL severity [CAUSE] [rank=N] [node=NAME]
+ *                                                  the findings, in their order, and no others
  *     -- never: LABEL                              not among the findings
  *     -- says: TEXT                                in the summary or the action of the verdict
+ *     -- also: TEXT                                in those of any finding
  *     -- or: TEXT                                  in its alternative; without this it has none
  *     -- at: FILE:LINE                             the first place of the verdict
  *     -- predicts: SETTING                         the change that the verdict's gain is for

@@ -9,6 +9,13 @@
 
 static char db_path[64];
 
+/* Whether the first line of `text` holds `key`; NULL holds nothing. */
+static int names(const char *text, const char *key)
+{
+    const char *at = text ? strstr(text, key) : NULL;
+    return at && at < text + strcspn(text, "\n");
+}
+
 /* What was found, in the words of the scripts. */
 static void list_findings(const struct findings *found, const char *expected, struct str *out)
 {
@@ -18,13 +25,13 @@ static void list_findings(const struct findings *found, const char *expected, st
         str_addf(out, "%s %s", f->label, severity_text(f->severity));
         if (f->cause)
             str_addf(out, " %s", f->cause);
-        /* The rank is compared where the script names one. */
+        /* Rank and node are compared where the script names them. */
         for (size_t j = 0; j < i && line; j++)
             line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
-        size_t length = line ? strcspn(line, "\n") : 0;
-        const char *rank = line ? strstr(line, "rank=") : NULL;
-        if (rank && rank < line + length)
+        if (names(line, "rank="))
             str_addf(out, " rank=%d", f->rank);
+        if (names(line, "node="))
+            str_addf(out, " node=%s", f->node ? f->node : "");
         str_add(out, "\n");
     }
 }
@@ -113,24 +120,44 @@ static void check_gain(const char *text, const struct finding *f, const char *na
     str_done(&gain);
 }
 
-static void check_words(const char *text, const struct findings *found, const char *name)
+static int has_words(const struct finding *f, const char *words)
 {
-    struct str says = {0}, never = {0};
-    collect(text, "says", &says);
-    collect(text, "never", &never);
+    return strstr(f->summary, words) || strstr(f->action, words);
+}
+
+/* Each `-- KEY: text` is said by one of the first `most` findings. */
+static void check_said(const char *text, const char *key, const struct findings *found, size_t most,
+                       const char *name)
+{
+    struct str says = {0};
+    collect(text, key, &says);
     for (char *line = says.text ? strtok(says.text, "\n") : NULL; line; line = strtok(NULL, "\n")) {
         /* In SQL a quote in a text is doubled; so it is here. */
         char *quotes = strstr(line, "''");
         if (quotes)
             memmove(quotes, quotes + 1, strlen(quotes));
-        if (!strstr(found->items[0].summary, line) && !strstr(found->items[0].action, line))
-            fail_msg("%s: \"%s\" is not in: %s %s", name, line, found->items[0].summary,
-                     found->items[0].action);
+        size_t i = 0;
+        while (i < most && i < found->count && !has_words(&found->items[i], line))
+            i++;
+        if (i < most && i < found->count)
+            continue;
+        for (i = 0; i < most && i < found->count; i++)
+            print_message("%s: %s | %s\n", found->items[i].label, found->items[i].summary,
+                          found->items[i].action);
+        fail_msg("%s: %s: \"%s\" is not there", name, key, line);
     }
+    str_done(&says);
+}
+
+static void check_words(const char *text, const struct findings *found, const char *name)
+{
+    struct str never = {0};
+    check_said(text, "says", found, 1, name);
+    check_said(text, "also", found, found->count, name);
+    collect(text, "never", &never);
     for (char *line = never.text ? strtok(never.text, "\n") : NULL; line; line = strtok(NULL, "\n"))
         if (findings_has(found, line))
             fail_msg("%s: %s must not be found", name, line);
-    str_done(&says);
     str_done(&never);
 }
 

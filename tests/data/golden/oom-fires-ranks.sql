@@ -1,0 +1,13 @@
+-- The kernel killed one of two ranks; torchrun only says that the run failed.
+-- expect: OOM KILL critical
+-- expect: COMPUTE-BOUND info
+-- says: The kernel killed a process of the run
+INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
+    VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
+UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';
+INSERT INTO loaders(pid, loader, rank, use, location, num_workers, batches, wait_ns)
+    VALUES (101, 0, 1, 'train', 'train.py:12', 0, 100, 100000000);
+INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
+    (0, 200, 0.3, 4, 5, 0.6, 0, 0.1),
+    (1, 200, 0.3, 4, 5, 0.6, 0, 0.1);
+INSERT OR REPLACE INTO meta VALUES ('ended', 'failed'), ('exit_status', '1'), ('oom_kills', '1');
