@@ -19,8 +19,7 @@ struct check_item {
     enum check_state state;
     int needed;     /* `leat run` gives no verdict without it */
     char text[512]; /* what was found; no newline */
-    char way[256];  /* the way out of limited and missing; "" when the text has it, or there is none
-                     */
+    char way[256];  /* the way out of limited and missing; "" only when the text has it */
     json_t *facts;  /* owned object: the same in figures, for --json */
 };
 

@@ -72,6 +72,9 @@ static void check_gpu(struct check *check)
     }
     check_fact(gpu, "count", json_integer(0));
     check_say(library, CHECK_MISSING, "%s", err.text);
+    snprintf(library->way, sizeof library->way,
+             "It comes with NVIDIA's driver; nvidia-smi must work. In a container: docker run "
+             "--gpus all");
     if (access("/proc/driver/nvidia/version", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0) {
         check_say(gpu, CHECK_MISSING,
                   "An NVIDIA driver is loaded, but its library cannot be used (see nvml).");
@@ -81,9 +84,11 @@ static void check_gpu(struct check *check)
         check_say(gpu, CHECK_MISSING,
                   "There is an AMD GPU; leat reads the counters of NVIDIA's "
                   "only. Steps and phases are seen all the same.");
+        snprintf(gpu->way, sizeof gpu->way, "rocm-smi shows its counters, beside the run");
     } else {
         check_say(gpu, CHECK_MISSING,
                   "None that can be seen; training on the CPU is seen in full.");
+        snprintf(gpu->way, sizeof gpu->way, "Where there is an NVIDIA GPU: see nvml");
     }
 }
 
@@ -94,6 +99,7 @@ static void check_limits(struct check *check)
     struct sys_info machine;
     if (cgroup_read("/", &group) < 0 || sys_read("/", &machine) < 0) {
         check_say(item, CHECK_MISSING, "The limits of this process cannot be read.");
+        snprintf(item->way, sizeof item->way, "mount -t proc proc /proc");
         return;
     }
     char memory[64] = "memory unlimited", limit[48];
@@ -273,12 +279,17 @@ static void check_rights(struct check *check)
         check_say(item, rights.own_users ? CHECK_LIMITED : CHECK_OK,
                   "uid %" PRId64 "%s, with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE", rights.uid,
                   border);
+        if (rights.own_users)
+            snprintf(item->way, sizeof item->way,
+                     "Outside of the namespace (a rootless container has one), as root");
     }
 
     item = check_add(check, CHECK_KERNEL, "perf");
     int allowed = rights_has(&rights, RIGHT_PERFMON) || rights_has(&rights, RIGHT_SYS_ADMIN);
     if (rights.perf_event_paranoid == INT64_MIN) {
         check_say(item, CHECK_MISSING, "This kernel has no perf events.");
+        snprintf(item->way, sizeof item->way,
+                 "A kernel with CONFIG_PERF_EVENTS, and no sandbox that hides them");
     } else {
         check_fact(item, "perf_event_paranoid", json_integer(rights.perf_event_paranoid));
         int shut = !allowed && rights.perf_event_paranoid > 2;

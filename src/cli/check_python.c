@@ -257,6 +257,8 @@ static void say_leat(struct check_item *item, const char *python)
     char *package = NULL;
     if (python_home_find(&package, &err) < 0) {
         check_say(item, CHECK_MISSING, "%s", err.text);
+        snprintf(item->way, sizeof item->way,
+                 "make build, or install leat's wheel; LEAT_PYTHON_DIR, if set, names its folder");
         return;
     }
     check_fact(item, "folder", json_string(package));
@@ -265,9 +267,12 @@ static void say_leat(struct check_item *item, const char *python)
     struct answer answer;
     if (!python) {
         check_say(item, CHECK_LIMITED, "Found in %s, not tried for want of a Python.", package);
+        snprintf(item->way, sizeof item->way, "See python");
     } else if (!extension || !inject_dir ||
                ask(python, load_extension, extension, inject_dir, &answer) < 0) {
         check_say(item, CHECK_MISSING, "Found in %s, but it could not be tried.", package);
+        snprintf(item->way, sizeof item->way,
+                 "Memory or processes ran out (ulimit -v, ulimit -u): leat check again");
     } else if (!succeeded(&answer) || !strstr(answer.out, "loaded=1")) {
         check_say(item, CHECK_MISSING, "This Python does not load %s: %s.", extension,
                   answer.timed_out ? "no answer within 20 seconds" : last_words(&answer));
@@ -275,12 +280,20 @@ static void say_leat(struct check_item *item, const char *python)
     } else if (answer.err_length > 0) {
         check_say(item, CHECK_LIMITED, "Loads from %s, but Python complains: %s.", package,
                   last_words(&answer));
+        snprintf(item->way, sizeof item->way,
+                 "It complains in every run: mend that environment, or: leat check --python PATH");
     } else {
         check_say(item, CHECK_OK, "%s, loads in this Python", package);
     }
     mem_free(extension);
     mem_free(inject_dir);
     mem_free(package);
+}
+
+static void say_unasked(struct check_item *item)
+{
+    check_say(item, CHECK_MISSING, "Not looked for: no Python.");
+    snprintf(item->way, sizeof item->way, "See python");
 }
 
 void check_python(struct check *check, const char *python)
@@ -304,7 +317,7 @@ void check_python(struct check *check, const char *python)
     if (usable)
         say_torch(item, found, &answer);
     else
-        check_say(item, CHECK_MISSING, "Not looked for: no Python.");
+        say_unasked(item);
     item = check_add(check, CHECK_TRAINING, "leat");
     item->needed = 1;
     say_leat(item, usable ? found : NULL);

@@ -244,6 +244,70 @@ static void few_files(void **state)
     holds(text, "limited open files At most 211, can be raised to 211 ");
 }
 
+/* bpf says in its text what to do, since that depends on why it was refused (bpf_try.c). */
+static int advises(const char *what)
+{
+    static const char *const advice[] = {
+        "run as root", "start the container", "run leat outside", "booted with",
+        "ulimit -l",   "kernel log",          "needs CONFIG_",    "Loading a program fails"};
+    for (size_t i = 0; i < sizeof advice / sizeof *advice; i++)
+        if (strstr(what, advice[i]))
+            return 1;
+    return 0;
+}
+
+/* Whatever is not as it should be comes with how to get it, in text and JSON. Returns how many
+ * such items there were. */
+static int ways(const char *environment)
+{
+    static char human[65536];
+    int count = 0;
+    run(human, sizeof human, "%s %s check", environment, leat());
+    is_narrow(human);
+    run(text, sizeof text, "%s %s check --json", environment, leat());
+    json_t *all = checked(text), *row;
+    size_t i;
+    json_array_foreach (json_object_get(all, "items"), i, row) {
+        const char *name = json_find_text(row, "name", ""), *what = json_find_text(row, "text", "");
+        const char *way = json_find_text(row, "way_out", "");
+        if (strcmp(json_find_text(row, "state", ""), "ok") == 0)
+            continue;
+        count++;
+        if (!*way && !(strcmp(name, "bpf") == 0 && advises(what)))
+            fail_msg("%s: %s has no way out: %s", environment, name, what);
+        if (*way && !strpbrk(way, "/")) /* a long path may be broken at a slash */
+            holds(human, way);
+    }
+    json_decref(all);
+    return count;
+}
+
+static void what_is_missing_has_a_way(void **state)
+{
+    static const struct {
+        const char *name, *answer;
+    } pythons[] = {
+        {"fit",     "echo version=3.12.4; echo torch=2.9.1; echo loaded=1"                     },
+        {"bare",    "echo version=3.9.0; echo loaded=1"                                        },
+        {"old",     "echo version=3.8.18"                                                      },
+        {"ancient", "echo version=3.9.0; echo torch=1.13.1; echo loaded=1"                     },
+        {"broken",  "exit 1"                                                                   },
+        {"unfit",   "case \"$2\" in *_core*) exit 1;; *) echo version=3.12.4;; esac"           },
+        {"grumpy",  "echo version=3.12.4; echo torch=2.9.1; echo loaded=1; echo deprecated >&2"},
+    };
+    char environment[4096];
+    assert_true(ways("PATH=/nowhere") >= 3); /* python, torch, leat */
+    for (size_t i = 0; i < sizeof pythons / sizeof *pythons; i++) {
+        make_python(pythons[i].name, pythons[i].answer);
+        snprintf(environment, sizeof environment, "PATH=%s/%s", folder, pythons[i].name);
+        assert_true(ways(environment) >= (i > 0));
+    }
+    snprintf(environment, sizeof environment, "PATH=%s/fit LEAT_PYTHON_DIR=/nowhere", folder);
+    assert_true(ways(environment) >= 1);
+    snprintf(environment, sizeof environment, "ulimit -n 211; PATH=%s/fit", folder);
+    assert_true(ways(environment) >= 1);
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) ? 0 : -1;
@@ -262,7 +326,7 @@ int main(void)
         cmocka_unit_test(no_python),     cmocka_unit_test(known_python),
         cmocka_unit_test(wrong_pythons), cmocka_unit_test(no_python_part),
         cmocka_unit_test(places),        cmocka_unit_test(without_rights),
-        cmocka_unit_test(few_files),
+        cmocka_unit_test(few_files),     cmocka_unit_test(what_is_missing_has_a_way),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }
