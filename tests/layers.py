@@ -153,7 +153,10 @@ MISTAKES = [
     ({"src/base/b.h": "/* b */\n", "src/cli/a.c": '/* a */\n#include "b.h"\n'}, "without naming"),
     ({"src/base/a.c": "int a;\n"}, "does not open with a comment"),
     ({"src/observe/bpf/a.c": "/* a */\n"}, "does not open with SPDX"),
-    ({"src/observe/bpf/a.h": "/* SPDX-License-Identifier: GPL-2.0 */\n"}, "does not open with SPDX"),
+    (
+        {"src/observe/bpf/a.h": "/* SPDX-License-Identifier: GPL-2.0 */\n"},
+        "does not open with SPDX",
+    ),
     ({"src/base/a.c": "/* a */\n", "src/cli/a.c": "/* a */\n"}, "one name, several files"),
     ({"src/base/a.c": "/* a */\n" + "\n" * MOST_LINES}, "more than"),
     ({"tests/a.py": "# TO" + "DO: later\n"}, "unfinished business"),

@@ -1,4 +1,5 @@
-"""Every query of docs/run-db.md works on the database of a real run, and says something."""
+"""Every query of docs/run-db.md works on the database of a real run, and says something; and what
+/proc can tell of a process or the machine is in it."""
 
 import os
 import re
@@ -103,3 +104,96 @@ def test_every_table_and_column_is_documented(database):
             continue  # the sums of the columns of steps
         for column in database.execute(f"PRAGMA table_info({table})"):
             assert re.search(rf"\b{column[1]}\b", text), f"{table}.{column[1]}"
+
+
+# The columns of proc_samples and the file in /proc/PID that tells them.
+PROCESS_COLUMNS = {
+    "cpu_ns": "stat",
+    "threads": "stat",
+    "minor_faults": "stat",
+    "major_faults": "stat",
+    "rss_bytes": "statm",
+    "shared_bytes": "statm",
+    "voluntary": "status",
+    "involuntary": "status",
+    "read_bytes": "io",
+    "write_bytes": "io",
+    "read_calls": "io",
+    "fds": "fd",
+    "fd_limit": "limits",
+    "run_delay_ns": "schedstat",
+}
+# Those of sys_samples, the file, and the words by which it tells them.
+SYSTEM_COLUMNS = {
+    "cpu_ratio": ("/proc/stat", "cpu"),
+    "run_cpu_ratio": ("/proc/stat", "cpu"),
+    "iowait_ratio": ("/proc/stat", "cpu"),
+    "steal_ratio": ("/proc/stat", "cpu"),
+    "others_ratio": ("/proc/stat", "cpu"),
+    "memory_total": ("/proc/meminfo", "MemTotal"),
+    "memory_available": ("/proc/meminfo", "MemAvailable"),
+    "swap_used_bytes": ("/proc/meminfo", "SwapTotal"),
+    "swap_in_bytes": ("/proc/vmstat", "pswpin"),
+    "swap_out_bytes": ("/proc/vmstat", "pswpout"),
+    "cpu_pressure": ("/proc/pressure/cpu", "some"),
+    "memory_pressure": ("/proc/pressure/memory", "some"),
+    "io_pressure": ("/proc/pressure/io", "some"),
+    "shm_total": ("/proc/mounts", "/dev/shm"),
+    "shm_used": ("/proc/mounts", "/dev/shm"),
+}
+
+
+def columns(database, table):
+    return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
+
+
+def tells(path, words=""):
+    """Whether this machine has the file, and the words in it."""
+    if os.path.isdir(path):
+        return True
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return words in f.read()
+    except OSError:
+        return False
+
+
+def test_processes_are_seen_whole(database):
+    """A process that has ended, but is not yet waited for, tells little: so of each process there is
+    a sample in which nothing is missing, rather than all samples being so."""
+    assert columns(database, "proc_samples") == {"t_ns", "pid", *PROCESS_COLUMNS}
+    wanted = [c for c, file in PROCESS_COLUMNS.items() if tells(f"/proc/self/{file}")]
+    assert len(wanted) >= 8  # stat and status are everywhere
+    found = database.execute("SELECT role, pid FROM processes WHERE role IN ('main', 'worker')")
+    processes = found.fetchall()
+    assert sorted(role for role, _ in processes) == ["main", "worker", "worker"]
+    whole = " AND ".join(f"{c} IS NOT NULL" for c in wanted)
+    for role, pid in processes:
+        (samples,) = database.execute(
+            f"SELECT count(*) FROM proc_samples WHERE pid = ? AND {whole}", (pid,)
+        ).fetchone()
+        counts = ", ".join(f"count({c})" for c in wanted)
+        seen = database.execute(f"SELECT {counts} FROM proc_samples WHERE pid = ?", (pid,))
+        assert samples, f"{role}: {dict(zip(wanted, seen.fetchone()))}"
+        # It waited, it touched memory, it was at work: counters are of this process, and not all 0.
+        most = database.execute(
+            "SELECT max(voluntary), max(minor_faults), max(cpu_ns), max(rss_bytes) "
+            "FROM proc_samples WHERE pid = ?",
+            (pid,),
+        ).fetchone()
+        assert all(value > 0 for value in most), (role, most)
+
+
+def test_machine_is_seen_whole(database):
+    assert columns(database, "sys_samples") == {"t_ns", *SYSTEM_COLUMNS}
+    wanted = [c for c, source in SYSTEM_COLUMNS.items() if tells(*source)]
+    assert {"cpu_ratio", "memory_total"} <= set(wanted)
+    counts = ", ".join(f"count({c})" for c in wanted)
+    seen = database.execute(f"SELECT {counts} FROM sys_samples").fetchone()
+    missing = [c for c, n in zip(wanted, seen) if n == 0]
+    assert not missing
+    (cpu, memory) = database.execute(
+        "SELECT max(run_cpu_ratio), min(memory_available) FROM sys_samples"
+    ).fetchone()
+    assert cpu > 0
+    assert memory > 0
