@@ -1,19 +1,19 @@
 # The front door. Every target does the set-up it needs (packages, .venv, configuration) and nothing
 # when that is already done; the work itself is in tools/, the build proper in meson.build.
 #
-#     make demo PYTHON=python3.12        another interpreter for .venv
+#     make demo PYTHON=python3.12        another interpreter for .venv, where there is none yet
 #     make demo TORCH=torch==2.8.0       another PyTorch in .venv
 #     make install PREFIX=$HOME/.local DESTDIR=
 
-PYTHON ?= python3
-TORCH ?= torch==2.13.0
+PYTHON ?=
+TORCH ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
 .PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-loader-cost \
-        bench-what-if wheel install format lint asan tsan clean
+        bench-what-if bench-lines bench-long wheel fresh install format lint asan tsan clean
 
 help: ## what there is
 	@echo 'leat finds why a PyTorch training is slow. Targets:'
@@ -49,8 +49,17 @@ bench-loader-cost: build ## what `leat run` takes from a loader's throughput, be
 bench-what-if: build ## gains that leat predicts, and what the change then brings
 	@tools/bench.sh what_if
 
+bench-lines: build ## whether the busy line is found, on every Python at hand
+	@tools/bench.sh lines
+
+bench-long: build ## how large run.db is after a million steps of 8 ranks and ten million of one
+	@tools/bench.sh long
+
 wheel: ## dist/leat-*.whl, and a trial of it in a fresh environment
 	@tools/wheel.sh
+
+fresh: ## what a newcomer does, in a clone of the last commit: build and demo (downloads PyTorch)
+	@tests/fresh_clone.sh
 
 install: build ## leat, its man pages, completions and C library below PREFIX (/usr/local)
 	@tools/install.sh

@@ -255,7 +255,9 @@ def main():
     widest = max(len(what) for what, *_ in rows)
     for what, figure, bar, held in rows:
         print(f"{what:<{widest}}  {figure:<26}  {bar:<10}  {held}")
-    return 0 if all(held == "held" for *_, held in rows) else 1
+    held = sum(held == "held" for *_, held in rows)
+    print(f"{held} of {len(rows)} bars held.")
+    return 0 if held == len(rows) else 1
 
 
 if __name__ == "__main__":

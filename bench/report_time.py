@@ -4,7 +4,9 @@
 
 Databases are recorded by the real writer (make_db) and reported by the code that `leat run` uses
 (time_report): reading, diagnosis, summary and text, both files written and synced. The report is
-made seven times; the median is judged, and the quickest printed beside it. With --long, also records a million steps of 8 ranks and ten million of one, and judges their size.
+made seven times; the median is judged, and the quickest printed beside it. With --long
+(`make bench-long`), also records a million steps of 8 ranks and ten million of one, and judges their
+size.
 """
 
 import argparse

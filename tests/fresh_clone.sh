@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # fresh_clone.sh: what a newcomer does. Clones the last commit into a folder with blanks in its name,
-# then `make build` twice (the second time must have nothing to do) and `make demo`.
+# then `make build` twice (the second time must have nothing to do) and `make demo` twice in a row, of
+# which each must be done within two minutes: once installed, nobody waits longer for a first verdict.
 #
-#     tests/fresh_clone.sh                  as the caller
+#     make fresh                            as the caller, on a machine that nobody else uses
 #     tests/fresh_clone.sh --user NAME      as root, for that user
 #
-# Not part of `make test`: it downloads PyTorch.
+# Not part of `make test`: it downloads PyTorch, and other programs at work make it slower.
 set -euo pipefail
 source_folder=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -24,6 +25,8 @@ if [ "${1:-}" = --user ]; then
 fi
 cd "$folder"
 
+DEMO_MOST_S=120
+
 try() {
     echo "== $*"
     "${as[@]}" "$@"
@@ -35,8 +38,11 @@ try make build | tee "$work/second"
 [ "$(stat -c %Y build/leat)" = "$before" ] || { echo 'the second make build rebuilt leat' >&2; exit 1; }
 ! grep -E 'pip|packages|environment' "$work/second" || { echo 'the second make build set up again' >&2; exit 1; }
 (cd / && "${as[@]}" "$folder/.venv/bin/python" -c 'import leat, torch; print("import leat:", leat.__file__)')
-start=$SECONDS
-try make demo
-echo "== make demo took $((SECONDS - start)) s"
-try make demo >/dev/null
+for turn in first second; do
+    start=$SECONDS
+    try make demo
+    took=$((SECONDS - start))
+    echo "== the $turn make demo took $took s"
+    [ "$took" -le "$DEMO_MOST_S" ] || { echo "the $turn make demo took more than $DEMO_MOST_S s" >&2; exit 1; }
+done
 echo '== fresh clone: all well'

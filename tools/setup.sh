@@ -6,12 +6,15 @@
 # It asks for the thing itself (a header, a program, a Python module) and not for a package by name,
 # so a machine that has them from elsewhere is left alone. apt-get is called once, for what is
 # missing and nothing else; with nothing missing nothing is called. `.venv` is made from the python3
-# on the PATH; one that no longer runs (its interpreter was removed) is made anew.
+# on the PATH; one that no longer runs (its interpreter was removed) is made anew. A `.venv` that has a
+# PyTorch keeps it, unless TORCH asks for another version; one of another Python than PYTHON asks for
+# is left for its owner to remove.
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
+asked_python=${PYTHON:-}
 PYTHON=${PYTHON:-python3}
-TORCH=${TORCH:-torch==2.13.0}
+FIRST_TORCH=torch==2.13.0 # where there is none and none was asked for
 purpose=${1:-build}
 
 missing=()
@@ -87,17 +90,22 @@ install_packages() {
     [ ${#missing[@]} -eq 0 ] || die "these packages were installed, yet what they bring is still not found: ${missing[*]}. Is $PYTHON another Python than the system's? Then it needs its own headers and venv module."
 }
 
-# Which of the modules .venv lacks, by the names pip knows.
-lacking() {
-    .venv/bin/python - "$@" <<'PYTHON'
-import importlib.metadata as metadata, re, sys
-for wanted in sys.argv[1:]:
-    try:
-        metadata.version(re.split("[=<>!~]", wanted)[0])
-    except metadata.PackageNotFoundError:
-        print(wanted)
-PYTHON
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+
+# The Python that was asked for runs, and is that of .venv, where there is one already. (A machine
+# without any python3 is given one.)
+check_python() {
+    [ -n "$asked_python" ] || return 0
+    [ "$asked_python" != python3 ] || has python3 || return 0
+    local has_version asked_version
+    asked_version=$(version_of "$asked_python") || die "PYTHON=$asked_python does not run here."
+    venv_works >/dev/null 2>&1 || return 0
+    has_version=$(version_of .venv/bin/python)
+    [ "$has_version" = "$asked_version" ] ||
+        die "PYTHON=$asked_python is Python $asked_version, and .venv was made with $has_version. To have it made anew: rm -rf .venv, and the same command again."
 }
+
+lacking() { .venv/bin/python tools/lacking.py "$@"; }
 
 set_up_venv() {
     if ! venv_works >/dev/null 2>&1; then
@@ -106,8 +114,9 @@ set_up_venv() {
         rm -rf .venv
         stage 'Python environment (.venv)' "$PYTHON" -m venv .venv
     fi
-    local wanted=()
-    mapfile -t wanted < <(lacking "$TORCH" numpy h5py lmdb pillow webdataset pytest jsonschema ruff setuptools)
+    local wanted=() torch=${TORCH:-torch}
+    [ -n "${TORCH:-}" ] || [ -z "$(lacking torch)" ] || torch=$FIRST_TORCH
+    mapfile -t wanted < <(lacking "$torch" numpy h5py lmdb pillow webdataset pytest jsonschema ruff setuptools)
     if [ ${#wanted[@]} -gt 0 ]; then
         stage "pip: ${wanted[*]}" .venv/bin/python -m pip install --disable-pip-version-check \
             --no-input "${wanted[@]}" ||
@@ -116,6 +125,7 @@ set_up_venv() {
 }
 
 [ -w . ] || die "the folder $PWD cannot be written by $(id -un)."
+[ "$purpose" = wheel ] || check_python
 look
 [ ${#missing[@]} -eq 0 ] || install_packages
 [ "$purpose" = wheel ] || set_up_venv
