@@ -25,10 +25,6 @@
 /* Of the machine, used by other programs: from there on every turn that a hand-over takes between
  * two processes may have to be waited for, and nothing is foretold. */
 #define FOREIGN_MOST 0.5
-/* Of all CPUs, used by other programs: below it a worker that is woken finds an idle core at once.
- * At a fifth, on two cores, a step of 13 ms of computing took 16 to 19 beside workers that left
- * half a core unused. */
-#define BESIDE_LEAST 0.1
 
 /* What is known of the loader that feeds a rank. Ratios are NaN where nothing was sampled. */
 struct scene {
@@ -42,7 +38,6 @@ struct scene {
     double cores, left, idle; /* cores of the run; those that others leave; idle ones (NaN) */
     double foreign_cores;     /* that other programs use */
     double foreign;           /* threads of theirs, running or ready to */
-    double beside;            /* share of the whole machine that they use */
     double stolen;            /* share of CPU time that a hypervisor took for other machines */
     /* workers of this loader */
     size_t workers;              /* processes seen */

@@ -181,7 +181,7 @@ static void fill_sys_sample(const struct store_row *row, void *item)
                               &s->memory_total,    &s->memory_available, &s->swap_in_bytes,
                               &s->swap_out_bytes,  &s->swap_used_bytes,  &s->cpu_pressure,
                               &s->memory_pressure, &s->io_pressure,      &s->shm_total,
-                              &s->shm_used,        &s->steal_ratio,      &s->others_ratio};
+                              &s->shm_used,        &s->steal_ratio};
     s->t_ms = ms(row, 0);
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         *places[i] = store_column_real(row, (int)i + 1);
@@ -303,8 +303,8 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
     if (r >= 0)
         r = LOAD("SELECT t_ns, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total,"
                  " memory_available, swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure,"
-                 " memory_pressure, io_pressure, shm_total, shm_used, steal_ratio, others_ratio"
-                 " FROM sys_samples ORDER BY t_ns",
+                 " memory_pressure, io_pressure, shm_total, shm_used, steal_ratio FROM sys_samples"
+                 " ORDER BY t_ns",
                  fill_sys_sample, sys_samples, sys_sample_count);
     if (r >= 0)
         r = LOAD("SELECT t_ns, gpu, utilization, memory_used, memory_total, temperature_c,"

@@ -132,7 +132,7 @@ struct proc_sample {
 struct sys_sample {
     double t_ms, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total, memory_available,
         swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure, memory_pressure, io_pressure,
-        shm_total, shm_used, steal_ratio, others_ratio;
+        shm_total, shm_used, steal_ratio;
 };
 struct gpu_sample {
     double t_ms, utilization, memory_used, memory_total, temperature_c, temperature_limit_c,

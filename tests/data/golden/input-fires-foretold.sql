@@ -1,4 +1,5 @@
--- Making batches and training compute, and nobody else does: the gain follows from the cores.
+-- Making batches computes, and nobody else does, the rest of a step waits: the gain follows from the
+-- cores.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- says: num_workers=4
 -- predicts: num_workers=4,persistent_workers=True
@@ -8,5 +9,5 @@ INSERT INTO part(worker, part, n, ms) VALUES (-1, 'sample', 6400, 2.4), (-1, 'fe
     (-1, 'collate', 200, 2);
 INSERT INTO seen(id, part, file, line, function, share) VALUES
     (0, 'sample', 'data.py', 30, '__getitem__', 100);
-INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 500, 500, 1, 0);
-INSERT INTO machine(ms, cpu, run_cpu) VALUES (500, 0.27, 0.25);
+INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 500, 500, 0.8, 0);
+INSERT INTO machine(ms, cpu, run_cpu) VALUES (500, 0.22, 0.2);

@@ -110,6 +110,38 @@ static void test_workers_on_the_core_of_the_step(void **state)
     near(what_if_step_ms(&w), 12, 0.001);
 }
 
+/* Workloads of bench/what_if.py on two cores with two workers: sharing the core of the training is
+ * a doubt that leaves a prediction (cause.h: RANGE_MOST) to all whose step waits, or computes for
+ * less than the making waits; not to one that computes beside makers that compute. */
+static void test_doubt_of_a_busy_step(void **state)
+{
+    static const struct {
+        double make_ms, make_cpu_ms, rest_ms, rest_cpu_ms;
+        int doubtful;
+    } works[] = {
+        {21, 1,  16.5, 2,  0}, /* short waits */
+        {20, 20, 21,   2,  0}, /* pure Python */
+        {25, 25, 21,   3,  0}, /* the same on slower cores */
+        {40, 40, 9,    2,  0}, /* more of it */
+        {15, 15, 21,   3,  0}, /* numpy and torch */
+        {80, 30, 25,   25, 0}, /* images */
+        {60, 20, 20,   40, 0}, /* with a step in two threads */
+        {20, 20, 13,   13, 1}, /* busy step */
+    };
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        struct what_if w = steady(works[i].make_ms, works[i].rest_ms, 2);
+        w.make_cpu_ms = works[i].make_cpu_ms;
+        w.rest_cpu_ms = works[i].rest_cpu_ms;
+        w.hand_over_ms = 1.1;
+        w.cores = 2;
+        double alone = what_if_step_ms(&w);
+        w.crowds = 1;
+        double ratio = what_if_step_ms(&w) / alone;
+        if (works[i].doubtful ? ratio < 1.4 : ratio > 1.2)
+            fail_msg("workload %zu: %g", i, ratio);
+    }
+}
+
 /* A step that computes in two threads wants two cores. */
 static void test_threads_of_the_step(void **state)
 {
@@ -208,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_workers_slow_the_step),
         cmocka_unit_test(test_workers_on_the_core_of_the_step),
+        cmocka_unit_test(test_doubt_of_a_busy_step),
         cmocka_unit_test(test_threads_of_the_step),
         cmocka_unit_test(test_busy_workers_hand_over_late),
         cmocka_unit_test(test_unknown_times),

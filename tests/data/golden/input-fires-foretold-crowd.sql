@@ -1,6 +1,7 @@
--- The same with others at work on cores that the run may not use: five processes on four cores may
--- then come to share one while another is idle.
+-- The same where the training computes too: five processes on four cores, and whether a worker finds a
+-- core or shares that of the training, which wakes it, nobody knows.
 -- expect: INPUT-BOUND critical NO_OVERLAP
+-- says: num_workers=4
 -- says: The gain cannot be foretold: by what is known of this run it is anything between
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, sync, other)
     VALUES (0, 200, 80, NULL, 15, 4, 1, NULL, 0);
@@ -9,4 +10,4 @@ INSERT INTO part(worker, part, n, ms) VALUES (-1, 'sample', 6400, 2.4), (-1, 'fe
 INSERT INTO seen(id, part, file, line, function, share) VALUES
     (0, 'sample', 'data.py', 30, '__getitem__', 100);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 500, 500, 1, 0);
-INSERT INTO machine(ms, cpu, run_cpu, others) VALUES (500, 0.27, 0.25, 0.5);
+INSERT INTO machine(ms, cpu, run_cpu) VALUES (500, 0.27, 0.25);
