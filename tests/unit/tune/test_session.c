@@ -280,6 +280,59 @@ static void the_time_is_kept(void **state)
     session_done(&s);
 }
 
+static const char *progress(const struct session *s, double when_s)
+{
+    static char shown[128];
+    struct str text = {0};
+    session_progress(s, at(when_s), &text);
+    snprintf(shown, sizeof shown, "%s", str_text(&text));
+    str_done(&text);
+    return shown;
+}
+
+/* Some eight rows are usual: of 1.2 s each as long as none is known, then of what those before
+ * took. 0.4 s go to the cached batch and 3 to the model. */
+static void progress_tells_the_time_left(void **state)
+{
+    struct session s;
+    struct tune_limits limits = {.time_s = 60, .hang_s = 5, .most_workers = 8};
+    session_init(&s, &limits, 1);
+    assert_string_equal(progress(&s, 0), "waiting for the training loader");
+    session_done(&s);
+    begin(&s, 1);
+    assert_string_equal(progress(&s, 0), "timing single samples; about 13s left");
+    say_samples(&s, 1);
+    told(&s, "");
+    assert_string_equal(progress(&s, 1), "num_workers=2 prefetch_factor=2; about 13s left");
+    hear(&s, 2, "{\"event\":\"batches\",\"times\":[0.1,0.1,0.11,0.11,0.12,0.12]}");
+    assert_string_equal(progress(&s, 2),
+                        "num_workers=2 prefetch_factor=2, 2000 samples/s; about 13s left");
+    play_row(&s, 3.9, 0.01);
+    assert_int_equal(s.result.row_count, 1);
+    assert_non_null(strstr(progress(&s, 4), "; about 31s left")); /* 7 rows of 4 s, 0.4 and 3 */
+    /* The time given ends what would take longer; not the model. */
+    assert_non_null(strstr(progress(&s, 58), "; about 5s left"));
+    session_done(&s);
+}
+
+static void progress_of_the_last_stages(void **state)
+{
+    struct session s;
+    begin(&s, 1);
+    say_samples(&s, 1);
+    told(&s, "");
+    double now = 1;
+    for (int rows = 0; s.stage == SESSION_ROW && rows < 20; rows++)
+        play_row(&s, now += 1, s.config.workers > 2 ? 0.01 * s.config.workers / 2 : 0.01);
+    assert_non_null(strstr(progress(&s, now), "the loader with a cached batch; about "));
+    told(&s, "");
+    play_row(&s, now += 1, 0.001);
+    assert_string_equal(progress(&s, now), "the model on a cached batch");
+    hear(&s, now + 1, "{\"event\":\"model\",\"steps\":50,\"step_s\":0.02,\"samples\":10}");
+    assert_string_equal(progress(&s, now + 1), "");
+    session_done(&s);
+}
+
 static void nonsense_is_passed_over(void **state)
 {
     static const char *const lines[] = {
@@ -327,6 +380,8 @@ int main(void)
         cmocka_unit_test(a_death_is_a_row),
         cmocka_unit_test(too_much_memory_ends_the_row),
         cmocka_unit_test(the_time_is_kept),
+        cmocka_unit_test(progress_tells_the_time_left),
+        cmocka_unit_test(progress_of_the_last_stages),
         cmocka_unit_test(nonsense_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
