@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The documents agree with the program: every command of `leat help` has a man page and completion
-in every shell, every option of its --help is in all of them, links lead somewhere, make targets and
-stages that are named exist, the published schema is a schema.
+in every shell, every option of its --help is in all of them, links lead somewhere, make targets, C
+tests and files that are named exist, every table with a limit is in the table of limits, the published
+schema is a schema.
 
     tests/packaging/docs.py [BUILD_FOLDER]
 """
@@ -126,8 +127,10 @@ def check_links():
                 )
 
 
-def check_make_targets():
+def check_named():
+    """What a page tells to call is there: make targets, C tests, files of the tree."""
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
+    tests = {path.stem for path in (ROOT / "tests/unit").rglob("test_*.c")}
     for page in [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
@@ -136,6 +139,23 @@ def check_make_targets():
         text = re.sub(r"\\", "", page.read_text(encoding="utf-8"))
         for target in re.findall(r"(?:`|^    |\.B\w* \"?)make ([a-z][a-z-]*)", text, re.M):
             expect(target in targets, f"{page.name}: there is no `make {target}`")
+        for name in re.findall(r"meson test -C \S+ (test_\w+)", text):
+            expect(name in tests, f"{page.name}: there is no C test {name}")
+        folders = "bench|docs|examples|include|python|src|tests|tools"
+        for path in re.findall(rf"(?<![\w/.-])(?:{folders})/[\w./-]*\.\w+", text):
+            there = "NAME" in path or (ROOT / path).exists()
+            expect(there, f"{page.name}: there is no {path}")
+
+
+def check_limits():
+    """docs/run-db.md knows every table that the writer thins, and every table of the schema."""
+    page = text_of("docs/run-db.md")
+    sizes = page.partition("## Size")[2].partition("\n## ")[0]
+    for table in re.findall(r'= *\{"(\w+)"', text_of("src/store/writer_thin.c")):
+        expect(f"`{table}`" in sizes, f"run-db.md: the table of sizes lacks {table}")
+    headings = " ".join(re.findall(r"^### (.*):", page, re.M))
+    for table in re.findall(r"^CREATE TABLE (\w+)", text_of("src/store/schema.sql"), re.M):
+        expect(re.search(rf"\b{table}\b", headings), f"run-db.md says nothing of {table}")
 
 
 def check_version():
@@ -163,7 +183,8 @@ def main():
     check_formatting()
     check_completions(names)
     check_links()
-    check_make_targets()
+    check_named()
+    check_limits()
     check_version()
     check_schema()
     for sentence in wrong:
