@@ -1,7 +1,8 @@
 """What leat costs a run that only waits for its DataLoader, side by side with the same run untraced.
 
     make bench-loader-cost
-    .venv/bin/python bench/loader_cost.py [--seconds N] [--blocks N] [--build FOLDER] [--only WORD]
+    .venv/bin/python bench/loader_cost.py [--seconds N] [--blocks N] [--warm N] [--build FOLDER]
+        [--only WORD]
 
 The script does nothing but take batches, so every microsecond that leat adds to making or handing
 over one is throughput lost. Two processes, one untraced and one under `leat run`, take turns as in
@@ -10,6 +11,11 @@ workers and with leat itself: otherwise workers would work ahead while the other
 what leat does in the background would fall on both. A block is timed from one batch to another in
 the midst of it, since what lay ready when it began was made at another time. Without workers both
 sides run on the same core.
+
+leat looks more closely at a run that has just begun: for half a minute at the processes five times a
+second and not once, and at the lines of the first ten seconds of batches a hundred times a second and
+not twenty. What is measured is a run as it is from then on, so all processes of a round run freely for
+WARM_S first, all at once.
 
 Each two neighbouring blocks give one ratio of their throughputs, and a pair of processes the median
 of its ratios. No two processes lie alike in memory, and blocks of one pair have that in common: so
@@ -24,6 +30,7 @@ Prints a table and then the bars; the exit status is 0 when all bars hold.
 import argparse
 import atexit
 import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -36,6 +43,7 @@ from overhead import ROOT, Bars, Bench, Turns, machine, quartiles, show_progress
 
 MOST_SLOWER = 0.01
 LEAST_ROUNDS = 5  # of fewer pairs no spread is known
+WARM_S = 32
 # What lies at the top of a process's heap decides whether each large array is given back to the
 # kernel, and costs its page faults anew, in one process and not in the other. Here it never is.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
@@ -93,25 +101,34 @@ class StoppedTurns(Turns):
         atexit.unregister(self.tell)
 
 
-def measure_pair(bench, name, blocks):
+def start_pair(bench, name, warm):
+    kind, cost, batch, block, *settings = (str(value) for value in WORKLOADS[name])
+    arguments = (kind, cost, batch, block, str(warm), *settings)
+    return bench.start_pair("leat", "loader_turns.py", *arguments)
+
+
+def measure_pair(bench, name, sides, blocks):
     """(batches a second untraced, throughput lost, more CPU time) of one pair of processes."""
-    arguments = [str(value) for value in WORKLOADS[name]]
-    batches = int(arguments[3])
+    batches = WORKLOADS[name][3]
     figures = []
-    for untraced, traced in bench.neighbours("leat", "loader_turns.py", blocks, *arguments):
+    for untraced, traced in bench.neighbours(sides, blocks):
         lost, more = 1 - untraced[0] / traced[0], traced[1] / untraced[1] - 1
         figures.append((1e6 * batches / untraced[0], lost, more))
     return [statistics.median(column) for column in zip(*figures)]
 
 
-def measure(bench, names, blocks, seconds):
+def measure(bench, names, blocks, seconds, warm):
     """{name: figures of its pairs}: as many rounds as there is time for."""
     begin, rounds = time.monotonic(), 0
     pairs = {name: [] for name in names}
     while rounds < LEAST_ROUNDS or (time.monotonic() - begin) * (1 + 1 / rounds) < seconds:
+        show_progress(f"round {rounds + 1}: all run freely for {warm:g} s")
+        sides = {name: start_pair(bench, name, warm) for name in names}
+        for side in itertools.chain.from_iterable(sides.values()):
+            side.meet()
         for name in names:
             show_progress(f"round {rounds + 1}: {name}")
-            pairs[name].append(measure_pair(bench, name, blocks))
+            pairs[name].append(measure_pair(bench, name, sides[name], blocks))
         rounds += 1
     show_progress("")
     return pairs
@@ -135,7 +152,8 @@ def report(name, pairs, bars):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=480, help="for all of it")
-    parser.add_argument("--blocks", type=int, default=10, help="of each process of a pair")
+    parser.add_argument("--blocks", type=int, default=20, help="of each process of a pair")
+    parser.add_argument("--warm", type=float, default=WARM_S, help="seconds before the first block")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--only", default="", help="workloads whose name holds this")
     arguments = parser.parse_args()
@@ -149,7 +167,7 @@ def main():
         # As a training finds it: numpy then has a thread of its own. A process of one single thread
         # does not pay for locks until a second one comes, whoever starts it.
         bench.environment.pop("OMP_NUM_THREADS")
-        pairs = measure(bench, names, arguments.blocks, arguments.seconds)
+        pairs = measure(bench, names, arguments.blocks, arguments.seconds, arguments.warm)
     rounds = min((len(figures) for figures in pairs.values()), default=0)
     print(f"\n{rounds} pairs of processes, {arguments.blocks} blocks of each.")
     print(f"  {'':31} batches/s   lost to leat  (quartiles)            CPU time")

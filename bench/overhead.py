@@ -133,22 +133,25 @@ class Bench:
         self.count += 1
         return self.turns(self, variant, os.path.join(WORKLOADS, script), arguments)
 
-    def neighbours(self, variant, script, blocks, *arguments):
-        """Yields neighbouring blocks of an untraced process and one of this variant, each as
-        (us a step, CPU us a step)."""
-        sides = {name: self.start(name, script, *arguments) for name in ("untraced", variant)}
-        for side in sides.values():
-            side.meet()
+    def start_pair(self, variant, script, *arguments):
+        """An untraced process and one of this variant, to be met before their first block."""
+        return [self.start(name, script, *arguments) for name in ("untraced", variant)]
+
+    def neighbours(self, sides, blocks):
+        """Yields neighbouring blocks of the two, each as (us a step, CPU us a step)."""
         for _ in range(blocks):
-            got = {name: sides[name].block() for name in random.sample(list(sides), 2)}
-            yield got["untraced"], got[variant]
-        for side in sides.values():
+            got = {i: sides[i].block() for i in random.sample(range(2), 2)}
+            yield got[0], got[1]
+        for side in sides:
             side.end()
 
     def pair(self, variant, script, blocks):
         """Gaps between neighbouring blocks of an untraced process and one of this variant."""
         gaps, cpu_gaps, plain = [], [], []
-        for untraced, traced in self.neighbours(variant, script, blocks):
+        sides = self.start_pair(variant, script)
+        for side in sides:
+            side.meet()
+        for untraced, traced in self.neighbours(sides, blocks):
             gaps.append(traced[0] - untraced[0])
             cpu_gaps.append(traced[1] - untraced[1])
             plain.append(untraced[0])

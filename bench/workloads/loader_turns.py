@@ -1,8 +1,8 @@
 """A loop over a DataLoader and nothing else: as many batches a second as it gives.
 
-    loader_turns.py SOCKET DATASET COST BATCH BLOCK [SETTING ...]
+    loader_turns.py SOCKET DATASET COST BATCH BLOCK WARM [SETTING ...]
 
-A block is BLOCK batches, timed as a whole: with workers, batches come several at a time. Those that
+Runs freely for WARM seconds, and then in turns. A block is BLOCK batches, timed as a whole: with workers, batches come several at a time. Those that
 its workers had ready when it began are taken before the clock starts, and one more of each.
 """
 
@@ -18,7 +18,7 @@ from turns import take_turns
 
 
 def main():
-    path, kind, cost, batch, block, *settings = sys.argv[1:]
+    path, kind, cost, batch, block, warm, *settings = sys.argv[1:]
     pairs = (text.split("=", 1) for text in settings)
     settings = {name: ast.literal_eval(value) for name, value in pairs}
     batch, block = int(batch), int(block)
@@ -41,7 +41,10 @@ def main():
             pass
         return [time.perf_counter_ns() - before]
 
+    end = time.monotonic() + float(warm)
     take(block)
+    while time.monotonic() < end:
+        take(block)
     take_turns(path, lambda: take(block), one_core=workers == 0)
 
 
