@@ -321,6 +321,9 @@ int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t firs
                         int64_t *ret_lengths, struct leat_err *err);
 /* One line, for people: "npy x.npy: 7000000 samples of float32[100]". */
 const char *leat_source_text(const struct leat_source *source);
+/* What is made of the bytes that it finds, for people: "npy from .npy, cls from digits"; "none"
+ * where they are the rows as they lie. */
+const char *leat_source_decode(const struct leat_source *source);
 
 struct leat_source *leat_source_ref(struct leat_source *source);
 void leat_source_unref(struct leat_source *source); /* takes NULL */

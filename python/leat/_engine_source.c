@@ -218,6 +218,12 @@ static PyObject *source_text(PyObject *object, void *unused)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+static PyObject *source_decode(PyObject *object, void *unused)
+{
+    const char *text = leat_source_decode(((struct source_object *)object)->source);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 /* The indices of a sequence, to be freed; NULL with an exception. */
 static int64_t *indices_of(PyObject *sequence, size_t *ret_count)
 {
@@ -275,6 +281,7 @@ static PyGetSetDef source_getters[] = {
     {"count",  source_count,  NULL, "How many samples there are.",                        NULL},
     {"fields", source_fields, NULL, "A list of (name, dtype, item bytes, descr, shape).", NULL},
     {"text",   source_text,   NULL, "One line, for people.",                              NULL},
+    {"decode", source_decode, NULL, "What is made of the bytes that it finds.",           NULL},
     {NULL,     NULL,          NULL, NULL,                                                 NULL},
 };
 

@@ -258,6 +258,7 @@ def plan(loader, found, reasons):
     rows = [
         ("source", found.text, "C"),
         ("order", found.order_text + part, "torch" if found.order is None else "C"),
+        ("decode", found.source().decode, "C"),
         ("batch", f"{size}, {_put_together(found)}{tail}", "C"),
         ("threads", threads, "C"),
         ("memory", f"at most {limit}", "C"),

@@ -16,6 +16,7 @@ tensors, alone or in the structure they were given in.
     Files      files in folders, one a sample
 """
 
+import math
 import operator
 import os
 import struct
@@ -80,6 +81,8 @@ class Npy(Structured):
     Npy("x.npy"), Npy("x.npy", "y.npy") and Npy(image="x.npy", label="y.npy") give samples as
     Tensors does; Npy("data.npz") gives a dict with the arrays in it, which must not be compressed.
     An array of a structured type gives a dict of its fields.
+
+    The checksums of a .npz are looked at by check() alone: that reads all of it.
     """
 
     def __init__(self, *paths, **named):
@@ -108,6 +111,15 @@ class Npy(Structured):
             for leaf, array in zip(leaves, self._arrays)
         ]
         return super().build_batch(batch)
+
+    def check(self):
+        """Compares what lies in a .npz with the checksums it has; ValueError where one differs. A
+        .npy has none."""
+        for path in {path for path, _, size in self.leaves if size >= 0}:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise ValueError(f"{path}: {damaged} is damaged: its checksum is another")
 
     def lowered(self):
         arrays = self._arrays
@@ -139,28 +151,58 @@ def _npy_part(path):
     return path if isinstance(path, tuple) else (os.fspath(path), 0, -1)
 
 
+# What zipfile raises of archives that are none.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    UnicodeDecodeError,
+    struct.error,
+)
+
+
 def _npz_parts(path):
+    """Where each member of the archive lies. Two places tell it, the directory at the end and the
+    header before the member: where they do not agree, nothing is read."""
     parts = {}
-    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(
-                    f"{path}: {member.filename} is compressed and cannot be mapped; numpy.savez() "
-                    "writes it so that it can"
-                )
-            # The name and what follows it are as long as the header before the data says, which
-            # the directory at the end of the archive may know otherwise.
-            file.seek(member.header_offset)
-            header = file.read(30)
-            if len(header) < 30:
-                raise ValueError(f"{path}: {member.filename} is not where the archive says")
-            after = sum(struct.unpack("<HH", header[26:30]))
-            offset = member.header_offset + 30 + after
-            name = member.filename
-            parts[name[:-4] if name.endswith(".npy") else name] = path, offset, member.file_size
+    try:
+        with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+            members = archive.infolist()
+            starts = [*sorted(member.header_offset for member in members), archive.start_dir]
+            ends = dict(zip(starts, starts[1:]))
+            for member in members:
+                name = member.filename
+                name = name[:-4] if name.endswith(".npy") else name
+                if name in parts:
+                    raise ValueError(f"{path}: {name} is there twice")
+                start = _start_of(path, archive, file, member, ends[member.header_offset])
+                parts[name] = path, start, member.file_size
+    except _DAMAGE as error:
+        if getattr(error, "filename", None) is not None:  # it cannot be opened
+            raise
+        raise ValueError(f"{path} is damaged: {error}") from error
     if not parts:
         raise ValueError(f"{path} has no arrays in it")
     return parts
+
+
+def _start_of(path, archive, file, member, end):
+    """Where the bytes of a member begin."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(
+            f"{path}: {member.filename} is compressed and cannot be mapped; numpy.savez() writes "
+            "it so that it can"
+        )
+    archive.open(member).close()  # the header is one, and of this member
+    # The name and what follows it are as long as that header says, which the directory may know
+    # otherwise.
+    file.seek(member.header_offset + 26)
+    start = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+    if member.compress_size != member.file_size or start + member.file_size > end:
+        raise ValueError(f"{path}: {member.filename} is not as long as the archive says")
+    return start
 
 
 _HEADERS = {
@@ -170,25 +212,37 @@ _HEADERS = {
 
 
 def _mapped(path, offset, size):
-    if size < 0:
-        array = numpy.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, numpy.ndarray):
-            raise ValueError(f"{path} is not a .npy file")
-    else:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            version = numpy.lib.format.read_magic(file)
-            if version not in _HEADERS:
-                raise ValueError(f"{path}: a .npy of version {version} cannot be mapped")
-            shape, fortran, dtype = _HEADERS[version](file)
-            start = file.tell()
-        if dtype.hasobject:
-            raise ValueError(f"{path}: Python objects cannot be mapped")
-        order = "F" if fortran else "C"
-        array = numpy.memmap(path, dtype, "r", start, shape, order)
+    try:
+        array = _map_all(path) if size < 0 else _map_part(path, offset, size)
+    except OSError:
+        raise
+    except Exception as error:  # whatever numpy's readers of a header stumble over
+        raise ValueError(f"{path}: {error}") from error
     if array.ndim == 0:
         raise ValueError(f"{path}: an array without dimensions has no rows")
     return array
+
+
+def _map_all(path):
+    array = numpy.load(path, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, numpy.ndarray):
+        raise ValueError("it is not a .npy file")
+    return array
+
+
+def _map_part(path, offset, size):
+    with open(path, "rb") as file:
+        file.seek(offset)
+        version = numpy.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"a .npy of version {version} cannot be mapped")
+        shape, fortran, dtype = _HEADERS[version](file)
+        start = file.tell()
+    if dtype.hasobject:
+        raise ValueError("Python objects cannot be mapped")
+    if start - offset + math.prod(shape) * dtype.itemsize != size:
+        raise ValueError("an array is not as long as the archive says")
+    return numpy.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
 
 def _of_row(row):

@@ -137,7 +137,7 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
     return snprintf(text, bytes,
                     "source: %s\n"
                     "order: %s; seed %llu; rank %d of %d\n"
-                    "decode: none\n"
+                    "decode: %s\n"
                     "operators: none\n"
                     "batch: %lld samples%s, %.1f MiB, rows without gaps%s\n"
                     "threads: %d (%s), %s; pieces of %lld samples\n"
@@ -145,9 +145,9 @@ int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
                     "on_error: %s\n"
                     "device: %s\n",
                     loader->source->text, order, (unsigned long long)o->seed, o->rank,
-                    o->world_size, (long long)o->batch_size, o->drop_last ? ", whole only" : "",
-                    (double)loader->layout.bytes / (1 << 20), layout_text(&loader->layouts),
-                    loader->active, pace_text(loader->pace.why),
+                    o->world_size, leat_source_decode(loader->source), (long long)o->batch_size,
+                    o->drop_last ? ", whole only" : "", (double)loader->layout.bytes / (1 << 20),
+                    layout_text(&loader->layouts), loader->active, pace_text(loader->pace.why),
                     o->no_help ? "the consumer only waits" : "and the consumer while it waits",
                     (long long)loader->piece, o->ahead, (long long)loader->most_slots,
                     (double)o->memory_bytes / (1 << 20), on_error[o->on_error], device);

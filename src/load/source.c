@@ -144,6 +144,21 @@ int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t firs
     return source->ops->lengths(source, field, first, count, ret_lengths, err);
 }
 
+void source_add_decode(struct leat_source *source, uint32_t field, const char *from)
+{
+    char *text = source->decode;
+    size_t size = sizeof source->decode, at = strlen(text);
+    int more = snprintf(text + at, size - at, "%s%s from %s", at ? ", " : "",
+                        source->field[field].name, from);
+    if (at + (size_t)more >= size)
+        strcpy(text + size - 4, "...");
+}
+
+const char *leat_source_decode(const struct leat_source *source)
+{
+    return *source->decode ? source->decode : "none";
+}
+
 const char *leat_source_text(const struct leat_source *source)
 {
     return source->text;

@@ -59,6 +59,7 @@ struct leat_source {
     struct leat_field field[LEAT_MAX_FIELDS];
     char *descr[LEAT_MAX_FIELDS]; /* owned; what field[].descr shows, or NULL */
     char text[256];
+    char decode[128]; /* what leat_source_decode() gives; "": nothing is decoded */
     double sample_ns; /* guess of what one sample costs to read: sizes the pieces of work */
     int64_t window;   /* samples of LEAT_ORDER_WINDOW that are read best together; 0: any */
 };
@@ -74,5 +75,9 @@ int source_add_field(struct leat_source *source, const char *name, enum leat_dty
 
 /* Appends "x float32[100], y int64" to the text that is there. */
 void source_add_fields_text(struct leat_source *source);
+
+/* Appends "x from .npy" to what is said of decoding: the field is made of other bytes than its
+ * rows. */
+void source_add_decode(struct leat_source *source, uint32_t field, const char *from);
 
 #endif

@@ -3,7 +3,10 @@
 import collections
 import os
 import pickle
+import random
 import re
+import struct
+import zipfile
 
 import h5py
 import lmdb
@@ -221,6 +224,216 @@ def test_datasets_that_cannot_be(tmp_path):
     assert len(short) == 0 and list(leat.DataLoader(short)) == []
 
 
+# ---- Damaged files: an error, or what the ecosystem's own reader gives.
+
+
+def outcomes(path, makes, expected, mutations):
+    """How often a damaged file was read and refused. What is read is what expected() gives."""
+    read = refused = 0
+    for data in mutations:
+        path.write_bytes(data)
+        try:
+            dataset = makes()
+            batches = list(leat.DataLoader(dataset, 5, threads=2))
+        except (ValueError, OSError) as error:
+            assert path.name in str(error)
+            refused += 1
+            continue
+        truth = expected()
+        assert same(batches, list(torch.utils.data.DataLoader(truth, 5)))
+        assert same(list(torch.utils.data.DataLoader(dataset, 5)), batches)
+        read += 1
+    return read, refused
+
+
+def changed(raw, places, seed, count=200):
+    """Copies of which one to three bytes are others; all bytes that differ are among the places."""
+    dice = random.Random(seed)
+    for _ in range(count):
+        data = bytearray(raw)
+        for _ in range(dice.randrange(1, 4)):
+            at = dice.choice(places)
+            data[at] = dice.choice((0, 32, 48, 50, 57, data[at] ^ (1 << dice.randrange(8)), 255))
+        yield bytes(data)
+
+
+class Truth(Dataset):
+    """Samples that are there already."""
+
+    def __init__(self, samples):
+        self.samples = list(samples)
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+
+@pytest.mark.parametrize("kind", ("<f4", ">i2", "fortran", "structured"))
+def test_mutated_npy_are_refused_or_read_as_numpy_reads_them(tmp_path, kind):
+    path = tmp_path / "mutated.npy"
+    rows = numpy.arange(138).reshape(23, 2, 3)
+    if kind == "structured":
+        rows = numpy.zeros(23, [("id", "i8"), ("box", "f4", (2, 2))])
+        rows["id"] = numpy.arange(23)
+    elif kind == "fortran":
+        rows = numpy.asfortranarray(rows)
+    else:
+        rows = rows.astype(kind)
+    numpy.save(path, rows)
+    raw = path.read_bytes()
+    written = raw.index(b"}") + 1  # behind it are blanks
+
+    read, refused = outcomes(
+        path,
+        lambda: leat_data.Npy(path),
+        lambda: Truth(map(leat_data._of_row, numpy.load(path, mmap_mode="r"))),
+        changed(raw, range(written), kind),
+    )
+    assert read + refused == 200 and read > 0 and refused > 100
+
+
+def npz(path):
+    """Two arrays that only their names tell apart, and a third; and where the members lie."""
+    arrays = {"x": numpy.arange(46).reshape(23, 2), "y": numpy.arange(46, 92).reshape(23, 2)}
+    arrays["z"] = numpy.arange(23, dtype=numpy.float32)
+    numpy.savez(path, **arrays)
+    raw, inside = path.read_bytes(), []
+    for array in arrays.values():
+        end = raw.index(array.tobytes()) + array.nbytes
+        inside.append(range(raw.rindex(b"\x93NUMPY", 0, end), end))
+    return arrays, raw, inside
+
+
+def npz_truth(path, arrays):
+    """As numpy reads it, which also looks at the checksums; where they are what is damaged, as it
+    was written."""
+    try:
+        with numpy.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except zipfile.BadZipFile as error:
+        assert "Bad CRC-32" in str(error)
+    rows = zip(*arrays.values())
+    return Truth(dict(zip(arrays, map(leat_data._of_row, map(numpy.asarray, row)))) for row in rows)
+
+
+def test_mutated_npz_are_refused_or_read_as_numpy_reads_them(tmp_path):
+    path = tmp_path / "mutated.npz"
+    arrays, raw, inside = npz(path)
+    around = [at for at in range(len(raw)) if not any(at in member for member in inside)]
+    read, refused = outcomes(
+        path,
+        lambda: leat_data.Npy(path),
+        lambda: npz_truth(path, arrays),
+        changed(raw, around, "npz"),
+    )
+    assert read + refused == 200 and read > 20 and refused > 50
+
+
+def test_mutated_members_of_npz_are_found_by_check(tmp_path):
+    """The headers of the arrays and the arrays: only the checksum sees them all."""
+    path = tmp_path / "mutated.npz"
+    arrays, raw, inside = npz(path)
+
+    def checked():
+        dataset = leat_data.Npy(path)
+        dataset.check()
+        return dataset
+
+    places = [at for member in inside for at in (*member[:128], *member[128::8])]
+    read, refused = outcomes(
+        path, checked, lambda: npz_truth(path, arrays), changed(raw, places, "members")
+    )
+    assert read + refused == 200 and refused > 150
+
+
+def test_an_npz_that_lies_about_its_members(tmp_path):
+    path = tmp_path / "lies.npz"
+    arrays, raw, inside = npz(path)
+    entries = [found.start() for found in re.finditer(b"PK\1\2", raw)]
+
+    def put(*changes):
+        data = bytearray(raw)
+        for at, value in changes:
+            data[at : at + len(value)] = value
+        path.write_bytes(data)
+
+    first, second = (raw[at + 42 : at + 46] for at in entries[:2])
+    put((entries[0] + 42, second), (entries[1] + 42, first))  # x is said to lie where y is
+    with pytest.raises(ValueError, match="lies.npz"):
+        leat_data.Npy(path)
+    longer = struct.pack("<II", *[len(inside[0]) + 64] * 2)
+    put((entries[0] + 20, longer))  # into the next one
+    with pytest.raises(ValueError, match="not as long"):
+        leat_data.Npy(path)
+    put((raw.index(b"(23, 2)"), b"(29, 2)"))
+    with pytest.raises(ValueError, match="not as long"):
+        leat_data.Npy(path)
+    put((inside[1].stop - 8, b"\x07"))
+    dataset = leat_data.Npy(path)
+    with pytest.raises(ValueError, match=r"lies.npz: y.npy is damaged"):
+        dataset.check()
+    put()
+    leat_data.Npy(path).check()
+    numpy.save(tmp_path / "plain.npy", arrays["x"])
+    leat_data.Npy(tmp_path / "plain.npy").check()  # has none
+
+
+def index_truth(stem, documents):
+    """The tokens of each sequence, or of each document, by a parser of the test's own."""
+    types = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+    with open(stem + ".idx", "rb") as file:
+        raw = file.read()
+    assert raw[:9] == b"MMIDIDX\0\0" and struct.unpack_from("<Q", raw, 9) == (1,)
+    kind, sequences, count = struct.unpack_from("<BQQ", raw, 17)
+    lengths = struct.unpack_from(f"<{sequences}i", raw, 34)
+    starts = struct.unpack_from(f"<{sequences}q", raw, 34 + 4 * sequences)
+    with open(stem + ".bin", "rb") as file:
+        data = file.read()
+    size = numpy.dtype(types[kind]).itemsize
+    read = [
+        numpy.frombuffer(data[start : start + length * size], types[kind])
+        for start, length in zip(starts, lengths)
+    ]
+    assert [len(one) for one in read] == list(lengths)
+    if documents:
+        firsts = struct.unpack_from(f"<{count}q", raw, 34 + 12 * sequences)
+        read = [numpy.concatenate(read[a:b] or [[]]) for a, b in zip(firsts, firsts[1:])]
+    return [torch.from_numpy(one.astype(numpy.int64)) for one in read]
+
+
+@pytest.mark.parametrize("dtype", (numpy.int32, numpy.uint16))
+def test_mutated_indices_are_refused_or_read_as_they_say(tmp_path, dtype):
+    """Slices of all tokens, and documents."""
+    stem = os.fspath(tmp_path / "mutated")
+    path = tmp_path / "mutated.idx"
+    lengths, firsts = [7, 0, 30, 1, 22, 9, 31], [0, 2, 3, 5, 7]
+    numpy.arange(120, dtype=dtype).tofile(stem + ".bin")  # with some behind the last
+    megatron_index(path, dtype, lengths, firsts)
+    raw = path.read_bytes()
+    read = refused = 0
+    for data in changed(raw, range(len(raw)), str(dtype)):
+        path.write_bytes(data)
+        try:
+            rows = torch.cat(list(leat.DataLoader(leat_data.Tokens(stem + ".bin", 1, index=path))))
+        except ValueError as error:
+            assert "mutated" in str(error)
+            refused += 1
+        else:
+            assert torch.equal(rows[:, 0], torch.cat(index_truth(stem, False)))
+            read += 1
+        try:
+            documents = leat_data.Documents(stem)
+            found = documents.__getitems__(list(range(len(documents))))
+        except ValueError as error:
+            assert "mutated" in str(error)
+            continue
+        truth = index_truth(stem, True)
+        assert len(found) == len(truth) and all(map(torch.equal, found, truth))
+    assert read + refused == 200 and read > 3 and refused > 100
+
+
 # ---- What is written about it.
 
 
@@ -291,4 +504,36 @@ def test_the_documented_plan():
     exec(compile(documented()[0], "docs/loader.md", "exec"), names)
     printed = str(names["loader"].plan()).splitlines()
     lines = [line[4:] for line in shown.group(1).splitlines()]
-    assert lines == printed[1 : 1 + len(lines)] and len(lines) == 3
+    assert lines == printed[1 : 1 + len(lines)] and len(lines) == 4
+
+
+def test_the_plan_says_what_is_decoded(tmp_path):
+    """The row "decode": what is made of other bytes than the rows themselves."""
+    numpy.arange(100, dtype=numpy.uint16).tofile(tmp_path / "t.bin")
+    (tmp_path / "npy").mkdir()
+    numpy.save(tmp_path / "npy" / "0.npy", numpy.zeros(3))
+    env = lmdb.open(os.fspath(tmp_path / "v.lmdb"), map_size=1 << 20)
+    with env.begin(write=True) as txn:
+        txn.put(b"0", b"17")
+    env.close()
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        packed_chunks = {"chunks": (5,), "compression": "gzip", "shuffle": True}
+        file.create_dataset("x", data=numpy.arange(10), **packed_chunks)
+        file["y"] = numpy.arange(10)
+    write_tar(tmp_path / "s.tar", 3)
+    expected = {
+        leat_data.Tensors(torch.zeros(3)): "none",
+        leat_data.Tokens(tmp_path / "t.bin", 10): "tokens from uint16",
+        leat_data.Files(tmp_path / "npy", "npy"): "value from .npy",
+        leat_data.Lmdb(tmp_path / "v.lmdb", "int"): "value from digits",
+        leat_data.Lmdb(tmp_path / "v.lmdb", "bytes"): "none",
+        leat_data.Hdf5(tmp_path / "x.h5", "x", "y"): "x from gzip and shuffle",
+        leat_data.Tar(tmp_path / "s.tar", {"cls": "int", "npy": "npy", "txt": "bytes"}): (
+            "cls from digits, npy from .npy"
+        ),
+    }
+    for dataset, text in expected.items():
+        plan = leat.DataLoader(dataset).plan()
+        assert ("decode", text, "C") in plan.rows, plan
+    through_torch = leat.DataLoader(Rows(3)).plan()
+    assert "decode" not in [row[0] for row in through_torch.rows]

@@ -410,7 +410,7 @@ def test_damaged_compression_is_an_error(tmp_path, compression):
         ):
             leat_data.Tar(path)
     dice, found = random.Random(5), 0
-    for _ in range(60):  # the formats' own checksums find what is changed inside the data
+    for _ in range(200):  # the formats' own checksums find what is changed inside the data
         at = dice.randrange(12, len(raw) - 8)
         open(path, "wb").write(
             raw[:at] + bytes([raw[at] ^ (1 << dice.randrange(8))]) + raw[at + 1 :]
@@ -422,7 +422,7 @@ def test_damaged_compression_is_an_error(tmp_path, compression):
             found += 1
         else:  # a bit that means nothing
             check(tar, tmp_path / "s.tar")
-    assert found > 50
+    assert found > 170
 
 
 def test_other_compression_is_named(tmp_path):

@@ -162,14 +162,20 @@ void codec_done(struct codec *codec)
 int codec_add_field(const struct codec *codec, struct leat_source *source, const char *name,
                     int64_t count, struct leat_err *err)
 {
+    static const char *const from[LEAT_CODECS_COUNT] = {[LEAT_CODEC_NPY] = ".npy",
+                                                        [LEAT_CODEC_TORCH] = "torch.save()",
+                                                        [LEAT_CODEC_DECIMAL] = "digits"};
     int64_t shape[LEAT_MAX_DIMS] = {count};
     uint32_t f = source->fields;
     memcpy(shape + 1, codec->shape, codec->dims * sizeof *shape);
     int failed = source_add_field(source, name, codec->dtype, codec->item_bytes, codec->dims + 1,
                                   shape, NULL, err);
-    if (!failed)
-        source->field[f].variable = codec->variable;
-    return failed;
+    if (failed)
+        return failed;
+    source->field[f].variable = codec->variable;
+    if (from[codec->kind])
+        source_add_decode(source, f, from[codec->kind]);
+    return 0;
 }
 
 int codec_is_plain(const struct codec *codec)

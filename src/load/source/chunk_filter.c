@@ -14,6 +14,15 @@
 
 #define CHECKSUM_BYTES 4
 
+const char *chunk_filter_name(uint32_t kind)
+{
+    static const char *const names[CHUNK_FILTERS_COUNT] = {[CHUNK_DEFLATE] = "gzip",
+                                                           [CHUNK_SHUFFLE] = "shuffle",
+                                                           [CHUNK_LZF] = "lzf",
+                                                           [CHUNK_FLETCHER32] = "fletcher32"};
+    return kind < CHUNK_FILTERS_COUNT ? names[kind] : "?";
+}
+
 void chunk_scratch_done(struct chunk_scratch *scratch)
 {
     mem_free(scratch->bytes);

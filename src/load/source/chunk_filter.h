@@ -32,6 +32,9 @@ struct chunk_pipeline {
     struct chunk_filter filter[CHUNK_MOST_FILTERS]; /* in the order they were applied in */
 };
 
+/* As HDF5's users call it: "gzip". */
+const char *chunk_filter_name(uint32_t kind);
+
 /* What a thread needs to unpack a chunk, kept for the next one. Zeros are a fresh one. */
 struct chunk_scratch {
     uint8_t *bytes; /* owned; at least `room` of them before a call */

@@ -114,6 +114,8 @@ static int add_field(struct documents_source *d, const struct leat_documents *as
     if (failed < 0)
         return failed;
     d->base.field[0].variable = 1;
+    if (d->widen)
+        source_add_decode(&d->base, 0, leat_dtype_name(index->dtype));
     double mean = index->documents ? (double)index->tokens / (double)index->documents : 0;
     d->base.sample_ns = 50 + (d->widen ? 0.5 * mean : 0);
     return 0;

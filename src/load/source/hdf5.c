@@ -440,10 +440,9 @@ static void close_source(struct leat_source *source)
     mapped_file_close(&s->file);
 }
 
-struct chunk_cache_stats hdf5_source_stats(struct leat_source *source)
+struct chunk_cache *hdf5_source_cache(struct leat_source *source)
 {
-    struct hdf5_source *s = (struct hdf5_source *)source;
-    return s->cache ? chunk_cache_stats(s->cache) : (struct chunk_cache_stats){0};
+    return ((struct hdf5_source *)source)->cache;
 }
 
 static const struct source_ops hdf5_ops = {.read = read_samples, .done = close_source};
@@ -491,6 +490,19 @@ static double unpacked_bytes(const struct hdf5_field *field)
            (double)field->dataset->is.chunk[0];
 }
 
+/* The filters that are undone, in their order. */
+static void add_filters_text(struct hdf5_source *s, uint32_t number)
+{
+    const struct chunk_pipeline *pipeline = &s->field[number].dataset->is.pipeline;
+    char text[64] = "";
+    for (uint32_t i = pipeline->count; i-- > 0;) {
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, "%s%s", at ? " and " : "",
+                 chunk_filter_name(pipeline->filter[i].kind));
+    }
+    source_add_decode(&s->base, number, text);
+}
+
 static void set_field(struct hdf5_source *s, uint32_t number)
 {
     struct hdf5_field *field = &s->field[number];
@@ -500,6 +512,8 @@ static void set_field(struct hdf5_source *s, uint32_t number)
     field->plain_fill = memcmp(is->fill, zeros, is->item_bytes) == 0;
     if (is->layout == HDF5_CHUNKED) {
         set_chunked(field);
+        if (field->packed)
+            add_filters_text(s, number);
         s->base.sample_ns += CHUNK_TAKE_NS + COPY_NS_PER_BYTE * (double)dataset->row_bytes +
                              UNPACK_NS_PER_BYTE * unpacked_bytes(field);
         return;

@@ -117,8 +117,11 @@ static int set_slices(struct tokens_source *t, const struct leat_tokens *asked,
     t->start = t->file.base + (asked->index_path ? 0 : asked->offset_bytes);
     t->end = (uint64_t)(t->start - t->file.base) + (uint64_t)tokens * t->item_bytes;
     t->base.sample_ns = 50 + (double)t->length * 0.5;
-    return source_add_field(&t->base, asked->name ? asked->name : "tokens", out,
-                            leat_dtype_bytes(out), 2, shape, NULL, err);
+    int failed = source_add_field(&t->base, asked->name ? asked->name : "tokens", out,
+                                  leat_dtype_bytes(out), 2, shape, NULL, err);
+    if (!failed && t->widen)
+        source_add_decode(&t->base, 0, leat_dtype_name(dtype));
+    return failed;
 }
 
 int leat_source_tokens(const struct leat_tokens *asked, struct leat_source **ret_source,

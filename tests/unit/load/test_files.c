@@ -142,6 +142,7 @@ static void test_npy(void **state)
             take_file(i, names[i]);
         struct leat_source *source =
             open_files((struct leat_codec){.kind = LEAT_CODEC_NPY, .variable = variable}, NULL);
+        assert_string_equal(leat_source_decode(source), "value from .npy");
         struct leat_batch *batch = read_all(source);
         for (int i = 0; i < FILES; i++) {
             const int32_t *row = variable ? ((const struct leat_span *)batch->data[0])[i].data

@@ -312,6 +312,105 @@ static void a_time_limit_is_kept(void **state)
     leat_source_unref(&slow->base);
 }
 
+/* ---- one slow sample --------------------------------------------------------------------------
+ *
+ * Sample i is the number i. One of them is not read before the gate opens. */
+enum { GATED = 12, SHUT_OUT = 1 };
+
+struct gated_source {
+    struct leat_source base;
+    atomic_int open;
+    atomic_int read[GATED];
+};
+
+static int gated_read(struct leat_source *source, const struct source_request *request,
+                      struct source_report *report, struct leat_err *why)
+{
+    struct gated_source *g = (struct gated_source *)source;
+    for (size_t i = 0; i < request->count; i++) {
+        int64_t index = request->indices[i];
+        while (index == SHUT_OUT && !atomic_load(&g->open))
+            usleep(1000);
+        memcpy(request->places[0] + i * sizeof index, &index, sizeof index);
+        atomic_fetch_add(&g->read[index], 1);
+    }
+    return 0;
+}
+
+static int gated_count(struct gated_source *g)
+{
+    int count = 0;
+    for (int i = 0; i < GATED; i++)
+        count += atomic_load(&g->read[i]);
+    return count;
+}
+
+/* Threads take samples, not batches: the others of the slow one's batch are read, and the batches
+ * behind it, by the thread that is left. */
+static void a_slow_sample_holds_nobody_back(void **state)
+{
+    static const struct source_ops ops = {.read = gated_read, .done = faulty_done};
+    struct gated_source *g = (struct gated_source *)source_new(sizeof *g, &ops);
+    struct leat_batch *batch;
+    int64_t shape[] = {GATED};
+    must(source_add_field(&g->base, "number", LEAT_INT64, 8, 1, shape, NULL, &err));
+    g->base.sample_ns = 1e6; /* pieces of one */
+    struct leat_loader *l =
+        load(&g->base, (struct leat_loader_options){
+                           .batch_size = GATED / 3, .threads = 2, .ahead = 3, .no_help = 1});
+    must(leat_loader_start(l, 0, &err));
+    assert_int_equal(leat_loader_next(l, 0, &batch, &err), -ETIMEDOUT);
+    for (int i = 0; i < 60000 && gated_count(g) < GATED - 1; i++)
+        usleep(1000);
+    for (int i = 0; i < GATED; i++)
+        assert_int_equal(atomic_load(&g->read[i]), i != SHUT_OUT);
+    assert_int_equal(leat_loader_next(l, 0, &batch, &err), -ETIMEDOUT); /* in order all the same */
+    atomic_store(&g->open, 1);
+    for (int64_t number = 0; number < 3; number++) {
+        assert_non_null(batch = next(l));
+        assert_int_equal(batch->number, number);
+        for (int64_t i = 0; i < batch->samples; i++)
+            assert_int_equal(((int64_t *)batch->data[0])[i], number * (GATED / 3) + i);
+        leat_batch_unref(batch);
+    }
+    assert_null(next(l));
+    leat_loader_close(l);
+    leat_source_unref(&g->base);
+}
+
+/* Whoever takes his time over a batch, with the one before it still in hand, finds the memory that
+ * it was at the first. */
+static void a_slow_consumer_costs_no_memory(void **state)
+{
+    enum { AHEAD = 3, BATCHES = 200 };
+    struct leat_source *source = numbered(BATCHES * 10);
+    struct leat_loader *l =
+        load(source, (struct leat_loader_options){
+                         .batch_size = 10, .order = LEAT_ORDER_FULL, .threads = 2, .ahead = AHEAD});
+    struct leat_batch *held = NULL, *batch;
+    uint64_t memory_bytes = 0;
+    int batches = 0;
+    must(leat_loader_start(l, 0, &err));
+    for (; (batch = next(l)); batches++) {
+        struct leat_loader_stats s;
+        leat_batch_unref(held);
+        held = batch;
+        usleep(500); /* the threads are done with all that lies ahead */
+        leat_loader_stats(l, &s);
+        assert_in_range(s.slots, 1, AHEAD + 2);
+        assert_int_equal(s.slots_held, 1);
+        if (batches == 2 * AHEAD)
+            memory_bytes = s.memory_bytes;
+        if (batches > 2 * AHEAD)
+            assert_int_equal(s.memory_bytes, memory_bytes);
+        assert_true(s.memory_bytes <= (AHEAD + 2) * s.slot_bytes);
+    }
+    assert_int_equal(batches, BATCHES);
+    leat_batch_unref(held);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 static int count_entries(const char *path)
 {
     int count = 0;
@@ -559,6 +658,7 @@ static void the_figures_add_up(void **state)
     assert_true(leat_loader_plan(l, plan, sizeof plan) < (int)sizeof plan);
     assert_non_null(
         strstr(plan, "source: memory: 1000 samples of wide float32[5], number int64\n"));
+    assert_non_null(strstr(plan, "\ndecode: none\n"));
     leat_loader_close(l);
     leat_source_unref(source);
 }
@@ -575,6 +675,8 @@ int main(void)
         cmocka_unit_test(batches_are_dropped_by_any_thread),
         cmocka_unit_test(a_waiting_consumer_is_stopped),
         cmocka_unit_test(a_time_limit_is_kept),
+        cmocka_unit_test(a_slow_sample_holds_nobody_back),
+        cmocka_unit_test(a_slow_consumer_costs_no_memory),
         cmocka_unit_test(a_thousand_loaders_leave_nothing),
         cmocka_unit_test(starting_over_forgets),
         cmocka_unit_test(children_go_on_or_drop),

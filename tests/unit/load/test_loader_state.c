@@ -70,14 +70,17 @@ static void resumes_anywhere_exactly_once(void **state)
         for (int after = 1; after <= 3; after++) {
             int64_t steps = N / (BATCH * before) + 1;
             for (int64_t batches = 0; batches <= steps; batches++, cases++) {
-                static int seen[N];
-                memset(seen, 0, sizeof seen);
+                static int before_it[N], seen[N];
+                memset(before_it, 0, sizeof before_it);
                 int order = orders[cases % 3];
                 struct leat_loader_state s =
-                    deliver(source, order, before, threads[cases % 3], batches, seen);
-                finish(source, &s, after, threads[cases / 3 % 3], BATCH + cases % 5, seen);
-                for (int i = 0; i < N; i++)
-                    assert_int_equal(seen[i], 1);
+                    deliver(source, order, before, threads[cases / 3 % 3], batches, before_it);
+                for (int t = 0; t < 3; t++) {
+                    memcpy(seen, before_it, sizeof seen);
+                    finish(source, &s, after, threads[t], BATCH + cases % 5, seen);
+                    for (int i = 0; i < N; i++)
+                        assert_int_equal(seen[i], 1);
+                }
             }
         }
     leat_source_unref(source);

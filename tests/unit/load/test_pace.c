@@ -386,6 +386,29 @@ static void the_defaults_heed_the_cgroup(void **state)
     leat_source_unref(source);
 }
 
+/* The same with a core to each: by default the consumer's own is left alone, whatever is asked. */
+static void a_loader_that_computes_leaves_the_consumers_core(void **state)
+{
+    struct cgroup_info limits = {.cpus = 1};
+    struct leat_source *source = sleeping_source(4000);
+    struct leat_loader_options options = {.batch_size = 8, .order = LEAT_ORDER_FULL};
+    struct leat_loader_stats stats;
+    struct leat_loader *l;
+    assert_int_equal(cgroup_read("/", &limits), 0);
+    int most = limits.cpus >= 2 ? (int)limits.cpus - 1 : 1;
+    sample_cpu_ns = MS / 10;
+    assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
+    assert_int_equal(leat_loader_start(l, 0, NULL), 0);
+    for (int i = 0; i < 50; i++) { /* 500 batches */
+        take(l, 10, 0);
+        leat_loader_stats(l, &stats);
+        assert_in_range(stats.threads, 1, most);
+    }
+    sample_cpu_ns = 0;
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
         cmocka_unit_test(a_loader_gets_the_threads_it_needs),
         cmocka_unit_test(threads_that_queue_for_a_core_stay_few),
+        cmocka_unit_test(a_loader_that_computes_leaves_the_consumers_core),
         cmocka_unit_test(threads_that_were_named_stay),
         cmocka_unit_test(the_defaults_heed_the_cgroup),
     };

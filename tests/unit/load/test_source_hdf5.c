@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <glob.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #define ROWS  24
@@ -144,6 +145,8 @@ static void test_window(void **state)
     asked.count = 2;
     must(leat_source_hdf5(&asked, &source, &err));
     assert_int_equal(source->window, 4140); /* of 5 and 12 */
+    assert_non_null(strstr(leat_source_decode(source), "gzip from "));
+    assert_non_null(strstr(leat_source_decode(source), ", group/lzf from "));
     leat_source_unref(source);
     asked.cache_bytes = 1;
     asked.count = 1;
@@ -188,10 +191,46 @@ static void test_each_chunk_once_an_epoch(void **state)
                 leat_batch_unref(batch);
         }
         leat_loader_close(l);
-        uint64_t filled = hdf5_source_stats(source).filled;
+        uint64_t filled = chunk_cache_stats(hdf5_source_cache(source)).filled;
         assert_in_range(filled, cases[i].least, cases[i].most);
         leat_source_unref(source);
     }
+}
+
+/* One thread wants a chunk that another, here the test, is unpacking. */
+static void *read_first(void *source)
+{
+    struct leat_batch *batch;
+    int64_t index = 0;
+    return leat_source_read(source, &index, 1, NULL, &batch, NULL) < 0 ? NULL : batch;
+}
+
+/* Who must wait for a chunk unpacks the others of the window meanwhile, and then gets his own. */
+static void test_who_waits_unpacks_ahead(void **state)
+{
+    need_library();
+    static const char *const gzip[] = {"gzip"};
+    struct leat_source *source = NULL;
+    struct cached_chunk *taken;
+    struct leat_batch *batch;
+    pthread_t thread;
+    must(open_some(data_file("latest"), gzip, 1, &source));
+    struct chunk_cache *cache = hdf5_source_cache(source);
+    assert_int_equal(chunk_cache_take(cache, 0, 0, 4096, 0, &taken), CHUNK_FILL);
+    assert_int_equal(pthread_create(&thread, NULL, read_first, source), 0);
+    for (int i = 0; i < 60000 && chunk_cache_stats(cache).filled < 9; i++)
+        usleep(1000);
+    assert_int_equal(chunk_cache_stats(cache).filled, 9); /* all but the first of 10 */
+    chunk_cache_filled(cache, taken, 0);                  /* given up: it is his now */
+    pthread_join(thread, (void **)&batch);
+    assert_non_null(batch);
+    for (int i = 0; i < ITEMS; i++)
+        assert_int_equal(((const int32_t *)batch->data[0])[i], i);
+    leat_batch_unref(batch);
+    assert_int_equal(chunk_cache_stats(cache).filled, 10);
+    assert_int_equal(read_all(source, 1), ROWS); /* and what lay ahead is right */
+    assert_int_equal(chunk_cache_stats(cache).filled, 10);
+    leat_source_unref(source);
 }
 
 static size_t slurp(const char *path, uint8_t *bytes, size_t most)
@@ -327,10 +366,15 @@ static void test_not_hdf5(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files_of_h5py), cmocka_unit_test(test_threads_share_chunks),
-        cmocka_unit_test(test_window),        cmocka_unit_test(test_each_chunk_once_an_epoch),
-        cmocka_unit_test(test_mutated_files), cmocka_unit_test(test_mutated_file_with_checksums),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_library_that_misbehaves),
+        cmocka_unit_test(test_files_of_h5py),
+        cmocka_unit_test(test_threads_share_chunks),
+        cmocka_unit_test(test_window),
+        cmocka_unit_test(test_each_chunk_once_an_epoch),
+        cmocka_unit_test(test_who_waits_unpacks_ahead),
+        cmocka_unit_test(test_mutated_files),
+        cmocka_unit_test(test_mutated_file_with_checksums),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_library_that_misbehaves),
         cmocka_unit_test(test_not_hdf5),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
