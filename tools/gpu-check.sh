@@ -137,8 +137,10 @@ finish bench 'leat bench'
 finish lines 'lines'
 finish delivery 'delivery on the GPU'
 part calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
+schema=() # a GPU machine may lack the package
+python3 -c 'import jsonschema' 2>/dev/null || schema=(--without-schema)
 part verdicts 'verdict matrix' python3 tests/e2e/matrix.py --leat "$leat" --python "$(command -v python3)" \
-    --cases tests/gpu/cases --jobs 7
+    "${schema[@]}" --cases tests/gpu/cases --jobs 7
 part clock 'clock of the device' python3 tools/gpu-clock.py "$(dirname "$leat")"
 part bars 'delivery, bars' python3 bench/gpu_loader.py
 

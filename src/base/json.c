@@ -42,6 +42,11 @@ char *json_to_text(const json_t *value)
     return json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
 }
 
+char *json_to_line(const json_t *value)
+{
+    return json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(12));
+}
+
 int json_write_file(const char *path, const json_t *value, struct leat_err *err)
 {
     char *text = json_to_text(value);

@@ -12,11 +12,13 @@
 int json_read_file(const char *path, size_t most_bytes, json_t **ret_object, struct leat_err *err);
 /* Parses untrusted text into an object; nesting is bounded by jansson (2048 levels). */
 int json_parse(const char *text, size_t bytes, json_t **ret_object, struct leat_err *err);
-/* The one form in which JSON leaves leat: indented, numbers with up to 12 significant digits,
- * enough for every figure and short enough to read. NULL when out of memory; jansson's, so to be
- * given to free(). */
+/* The form in which JSON leaves leat: indented, numbers with up to 12 significant digits, enough
+ * for every figure and short enough to read. NULL when out of memory; jansson's, so to be given to
+ * free(). */
 char *json_to_text(const json_t *value);
-/* The same into a file: to `path`.tmp and renamed, so that readers see the old file or the new one.
+/* The same on one line, for where other lines stand around it. */
+char *json_to_line(const json_t *value);
+/* The indented form into a file: to `path`.tmp and renamed, so that readers see the old file or the new one.
  */
 int json_write_file(const char *path, const json_t *value, struct leat_err *err);
 

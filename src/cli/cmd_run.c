@@ -237,20 +237,40 @@ static void write_summary(struct session *s, const char *database, const json_t 
     mem_free(folder);
 }
 
+static void tell_notes(const struct session *s)
+{
+    for (int i = 0; i < s->note_count; i++)
+        fprintf(stderr, "leat: %s\n", s->notes[i]);
+}
+
+/* stdout is the training's, and stderr has its words too, of which the last line may have no end.
+ * So the JSON is one line and the last one, which whatever came before it leaves readable. */
+static void tell_json(const struct session *s, const json_t *summary)
+{
+    char *line = json_to_line(summary);
+    fputs("\n", stderr);
+    tell_notes(s);
+    if (line)
+        fprintf(stderr, "%s\n", line);
+    else
+        fputs("leat: Out of memory: the summary is not printed.\n", stderr);
+    free(line); /* jansson's */
+}
+
+/* However quiet, what went wrong is said. */
 static void tell(const struct session *s, const json_t *summary)
 {
-    if (summary && s->options.json) {
-        char *text = json_to_text(summary);
-        fprintf(stderr, "%s\n", text ? text : "{}");
-        free(text);
-    } else if (summary && !s->options.quiet) {
+    if (summary && s->options.json && !s->options.quiet) {
+        tell_json(s, summary);
+        return;
+    }
+    if (summary && !s->options.quiet) {
         struct str text = {0};
         report_text(summary, cli_colour(STDERR_FILENO), &text);
         fprintf(stderr, "\n%s", str_text(&text));
         str_done(&text);
     }
-    for (int i = 0; i < s->note_count; i++)
-        fprintf(stderr, "leat: %s\n", s->notes[i]);
+    tell_notes(s);
 }
 
 static void finish(struct session *s, const struct run_process_end *end)
@@ -377,8 +397,10 @@ const struct command command_run = {
              "  --logs-dir DIR    where the run's folder goes (default: logs)\n"
              "  --max-steps N     record the first N steps only; the training goes on\n"
              "  --no-probe        do not count what the training asks of CUDA (LD_PRELOAD)\n"
-             "  --json            print the summary as JSON instead of text\n"
-             "  -q, --quiet       print nothing; only write the files\n"
+             "  --json            print the summary as JSON instead of text: one line, the last\n"
+             "                    on stderr (stdout is the training's)\n"
+             "  -q, --quiet       print nothing, also with --json; only write the files. What\n"
+             "                    went wrong is still said\n"
              "\n"
              "A word that ends in .py is run by the python3 of your environment; anything\n"
              "else is run as it stands.\n"
@@ -386,8 +408,9 @@ const struct command command_run = {
              "Examples:\n"
              "  leat run train.py --epochs 3\n"
              "  leat run --run-name before torchrun --nproc-per-node 2 train.py\n"
-             "  leat run -- python -m mypackage.train\n"
+             "  leat run python -m mypackage.train\n"
              "  leat run bash launch.sh\n"
+             "  leat run --json train.py 2>&1 >train.out | tail -n 1 | jq .verdict\n"
              "\n"
              "Exit status: the training's own; 1 when the script cannot be read or there is no\n"
              "Python to run it, 2 for a usage error, also when the run name exists, 126 or\n"

@@ -1,4 +1,5 @@
-"""Validates the summary of every golden database against docs/final_summary.schema.json.
+"""Validates the summary of every golden database, those of the transcripts (runs/) too, against
+docs/final_summary.schema.json.
 
     python3 tests/cli/schema.py build/tests/cli/summarize_run
 
@@ -59,10 +60,11 @@ def main():
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     scripts = sorted(golden_run.GOLDEN.glob("*.sql"))
+    runs = sorted(pathlib.Path(__file__).with_name("runs").glob("*.sql"))
     bad = 0
     with tempfile.TemporaryDirectory() as place:
-        for script in scripts:
-            folder = pathlib.Path(place, script.stem)
+        for script in scripts + runs:
+            folder = pathlib.Path(place, script.parent.name, script.stem)
             golden_run.make(script, folder, summarize)
             summary = json.loads((folder / "final_summary.json").read_text())
             complaints = [
@@ -73,8 +75,8 @@ def main():
             for complaint in complaints:
                 print(f"{script.stem}: {complaint}")
             bad += bool(complaints)
-    print(f"{len(scripts)} summaries, {bad} of them wrong")
-    sys.exit(1 if bad or not scripts else 0)
+    print(f"{len(scripts)} summaries of rules, {len(runs)} of transcripts, {bad} of them wrong")
+    sys.exit(1 if bad or not scripts or not runs else 0)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ else of this matrix. The keys:
     stderr      a regular expression that its stderr must match
     interrupt   when this line appears on stdout, Ctrl-C is pressed
     evaluates   seconds of evaluation that must be reported apart, at the least
-    gpus        none: not a word on any GPU
+    compiles    how many steps torch.compile worked in; they must be told apart
+    gpus        foreign: none of the host's is of this run, not a word on them; own: this run uses one
+                (the library that says so is a counterfeit, see matrix.py)
     steps       none: the script makes no steps
     beside      a case that runs at the same time
     before, after, compare, compare_exit
@@ -44,7 +46,7 @@ import re
 
 CASES = pathlib.Path(__file__).parent / "cases"
 KEYS = """expect healthy cause severity rank worker line share says forbid mistake launch exit signal ended stdin stdout
-stderr interrupt evaluates gpus steps beside before after compare compare_exit""".split()
+stderr interrupt evaluates compiles gpus steps beside before after compare compare_exit""".split()
 TRUTH = re.compile(r"^(?:rank=(?P<rank>\d+) )?steps=(?P<steps>\d+)(?: batches=(?P<batches>\d+))?$")
 
 

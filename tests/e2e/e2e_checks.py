@@ -2,13 +2,22 @@
 thing it finds, and nothing when all is right."""
 
 import json
+import pathlib
 import re
 import sqlite3
 
 from e2e_case import TRUTH, read_truth
 
+SCHEMA = pathlib.Path(__file__).parents[2] / "docs" / "final_summary.schema.json"
 PHASES = "input h2d forward backward optimizer sync other".split()
 SUM_TOLERANCE = 0.001  # verdicts.md: the phases are the step within 0.1 %
+
+
+def make_validator():
+    """Of final_summary.json. Without the package nothing is held against the schema, so nothing runs."""
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
 
 
 def load_summary(folder, validator):
@@ -111,7 +120,7 @@ def check_silence(case, summary):
     for finding in loud(summary):
         if case.healthy or finding["kind"] in case.list("forbid"):
             yield f"{finding['severity']} {finding['kind']} ({finding.get('cause')}) was said"
-    if case.get("gpus") == "none":
+    if case.get("gpus") == "foreign":
         kinds = [f["kind"] for f in summary["findings"] if "GPU" in f["kind"]]
         if kinds:
             yield f"speaks of GPUs that are not of this run: {kinds}"
@@ -178,9 +187,30 @@ def check_evaluation(case, db):
         yield f"the loaders are used for {uses} instead of eval and train"
 
 
+def check_compiling(case, summary):
+    """The steps in which torch.compile worked are told apart, and with them what they took."""
+    wanted = int(case.get("compiles", -1))
+    if wanted < 0:
+        return
+    step_time = summary["step_time"] or {}
+    if step_time.get("compile_steps") != wanted:
+        yield f"{step_time.get('compile_steps')} compile steps instead of {wanted}"
+    elif not step_time["compile_ms"] > wanted * step_time["median"]:
+        yield f"{wanted} compile steps took {step_time['compile_ms']} ms, no more than others"
+
+
+def check_gpus(case, db):
+    """Only the GPU of this run is sampled: of the counterfeit ones the second."""
+    seen = [gpu for (gpu,) in db.execute("SELECT DISTINCT gpu FROM gpu_samples ORDER BY 1")]
+    wanted = {"foreign": [], "own": ["GPU-fake-1"]}.get(case.get("gpus"), seen)
+    if seen != wanted:
+        yield f"samples of the GPUs {seen} instead of {wanted}"
+
+
 def check_lost(db):
-    for what, n, why in db.execute("SELECT what, n, why FROM lost WHERE what = 'records'"):
-        if n:
+    """What a run leaves out to bound its size (samples) is no loss of a case, and notes are none."""
+    for what, n, why in db.execute("SELECT what, n, why FROM lost"):
+        if n and what in ("records", "ranks", "probes", "rows"):
             yield f"lost {n} {what}: {why}"
 
 
@@ -195,11 +225,13 @@ def check_run(case, folder, validator, status, stdout, stderr):
     wrong += check_verdict(case, summary)
     wrong += check_causes(case, summary)
     wrong += check_silence(case, summary)
+    wrong += check_compiling(case, summary)
     db = sqlite3.connect(f"file:{folder / 'run.db'}?mode=ro", uri=True)
     try:
         wrong += check_steps(case, summary, db, stdout)
         wrong += check_sums(case, summary, db)
         wrong += check_evaluation(case, db)
+        wrong += check_gpus(case, db)
         wrong += check_lost(db)
     except sqlite3.Error as error:
         wrong.append(f"run.db: {error}")

@@ -20,9 +20,11 @@ import time
 from pathlib import Path
 
 import pytest
+from e2e_checks import make_validator
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAT = os.environ.get("LEAT", str(ROOT / "build" / "leat"))
+VALIDATOR = make_validator()
 
 TRAIN = textwrap.dedent(
     """
@@ -67,8 +69,16 @@ def leat(box, *words, timeout=120, **kw):
     )
 
 
+def read_summary(path):
+    """A summary, after it was held against its schema."""
+    result = json.loads(path.read_text())
+    wrong = [f"{e.json_path}: {e.message[:200]}" for e in VALIDATOR.iter_errors(result)]
+    assert not wrong, f"{path}: {wrong}"
+    return result
+
+
 def summary(box, name="r"):
-    return json.loads((box / "logs" / name / "final_summary.json").read_text())
+    return read_summary(box / "logs" / name / "final_summary.json")
 
 
 def wait_for(stream, words, seconds=60):
@@ -115,6 +125,49 @@ def test_own_words_come_after_on_stderr(box):
     assert got.returncode == 0, got.stderr
     assert got.stdout == b"five steps made\nsteps=29\n"
     assert got.stderr
+
+
+def json_line(stderr):
+    """What a script reads of it: tail -n 1."""
+    return json.loads(stderr.splitlines()[-1])
+
+
+def test_json_is_the_last_line_of_stderr(box):
+    code = TRAIN + 'print("a line without an end", end="", file=sys.stderr)'
+    (box / "talks.py").write_text(code)
+    got = leat(box, "--json", "--run-name", "r", "talks.py")
+    assert (got.returncode, got.stdout) == (0, b"five steps made\nsteps=29\n"), got.stderr
+    assert json_line(got.stderr) == summary(box)
+    assert b"a line without an end\n" in got.stderr
+
+
+def test_json_alone_is_all_of_stderr(box):
+    got = leat(box, "--json", "--run-name", "r", "--", "bash", "-c", "echo to stdout; exit 3")
+    assert (got.returncode, got.stdout) == (3, b"to stdout\n")
+    assert json.loads(got.stderr) == summary(box)
+
+
+def test_json_comes_after_what_went_wrong(box):
+    (box / "file").write_text("")
+    words = ["--json", "--run-name", "r", "--logs-dir", "file", "train.py"]
+    got = leat(box, *words, env=environment(TMPDIR=str(box)))
+    assert got.returncode == 0, got.stderr
+    where = re.search(rb"^leat: .*The results are in (\S+)\.$", got.stderr, re.M)
+    assert where, got.stderr
+    written = read_summary(Path(where[1].decode()) / "final_summary.json")
+    assert json_line(got.stderr) == written
+    assert written["step_time"]["steps"] == 29
+
+
+def test_quiet_is_quiet_with_json_too(box):
+    (box / "file").write_text("")
+    got = leat(box, "--quiet", "--json", "--run-name", "r", "--", "true")
+    assert (got.returncode, got.stdout, got.stderr) == (0, b"", b"")
+    assert summary(box)["run"]["ended"] == "completed"
+    words = ["--quiet", "--json", "--logs-dir", "file", "--", "true"]
+    got = leat(box, *words, env=environment(TMPDIR=str(box)))
+    assert got.returncode == 0
+    assert re.fullmatch(rb"leat: The logs folder file cannot be written .*\n", got.stderr)
 
 
 def test_steps_are_exact_and_stay_after_sigkill(box):
@@ -284,7 +337,7 @@ def test_logs_folder_that_cannot_be_written(box):
     assert got.stdout.endswith(b"steps=29\n")
     where = re.search(rb"The results are in (\S+)\.", got.stderr)
     assert where, got.stderr
-    assert (Path(where[1].decode()) / "final_summary.json").exists()
+    assert read_summary(Path(where[1].decode()) / "final_summary.json")["step_time"]["steps"] == 29
 
 
 def test_file_size_limit_loses_nothing(box):
@@ -317,15 +370,46 @@ def test_full_disk_during_the_run(box):
         assert db.execute("SELECT count(*) FROM steps").fetchone() == (1499,)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not os.path.isdir("/sys/fs/cgroup/memory"),
-    reason="an OOM kill needs root and a memory cgroup",
-)
-def test_oom_kill_is_named(box):
-    group = Path("/sys/fs/cgroup/memory/leat-test-oom")
+def limit_memory(root, name, limit_bytes):
+    """A cgroup that gets no more memory and no swap, of version 1 or 2, whichever has the memory here.
+    OSError where none can be made, as in most containers."""
+    old = (root / "memory").is_dir()
+    group = root / ("memory" if old else "") / name
+    if not old and "memory" not in (root / "cgroup.subtree_control").read_text().split():
+        (root / "cgroup.subtree_control").write_text("+memory")
+    group.mkdir(exist_ok=True)
     try:
-        group.mkdir(exist_ok=True)
-        (group / "memory.limit_in_bytes").write_text(str(600 << 20))
+        if old:
+            (group / "memory.limit_in_bytes").write_text(str(limit_bytes))
+        else:
+            (group / "memory.max").write_text(str(limit_bytes))
+            (group / "memory.swap.max").write_text("0")
+    except OSError:
+        group.rmdir()
+        raise
+    return group
+
+
+def test_memory_is_limited_in_both_versions_of_cgroups(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    (old / "memory").mkdir(parents=True)
+    group = limit_memory(old, "g", 1000)
+    assert {p.name: p.read_text() for p in group.iterdir()} == {"memory.limit_in_bytes": "1000"}
+    new.mkdir()
+    (new / "cgroup.subtree_control").write_text("cpu pids\n")
+    group = limit_memory(new, "g", 1000)
+    assert {p.name: p.read_text() for p in group.iterdir()} == {
+        "memory.max": "1000",
+        "memory.swap.max": "0",
+    }
+    assert (new / "cgroup.subtree_control").read_text() == "+memory"
+    with pytest.raises(OSError):
+        limit_memory(tmp_path / "none", "g", 1000)
+
+
+def test_oom_kill_is_named(box):
+    try:
+        group = limit_memory(Path("/sys/fs/cgroup"), f"leat-test-oom-{os.getpid()}", 600 << 20)
     except OSError as why:
         pytest.skip(f"no memory cgroup can be made: {why}")
     code = TRAIN.replace("if i == 4:", "if i == 20: hog = b'x' * (2 << 30)\n    if i == 4:")
@@ -341,7 +425,7 @@ def test_oom_kill_is_named(box):
             f"echo $$ > {group}/cgroup.procs; exec python hog.py",
         )
     finally:
-        time.sleep(0.2)
+        time.sleep(0.2)  # until the kernel has let go of the dead process
         group.rmdir()
     assert got.returncode == -9
     result = summary(box)

@@ -4,10 +4,11 @@ import copy
 import json
 import pathlib
 import sqlite3
+import sys
 
 import pytest
 from e2e_case import Case, read_case, read_cases, read_truth
-from e2e_checks import check_run
+from e2e_checks import check_run, make_validator
 
 RIGHT = {
     "run": {"ended": "completed", "exit_status": 0, "signal": None},
@@ -22,7 +23,13 @@ RIGHT = {
             "evidence": [{"what": "share", "value": 0.7}],
         }
     ],
-    "step_time": {"steps": 3, "ranks": {"0": {"steps": 3, "phases": {"input": {"share": 1.0}}}}},
+    "step_time": {
+        "steps": 3,
+        "median": 0.001,
+        "compile_steps": 2,
+        "compile_ms": 0.003,
+        "ranks": {"0": {"steps": 3, "phases": {"input": {"share": 1.0}}}},
+    },
 }
 KEYS = {
     "expect": "INPUT_BOUND",
@@ -32,6 +39,7 @@ KEYS = {
     "line": "time.sleep(",
     "share": "0.7",
 }
+GPUS = {"expect": "INPUT_BOUND", "gpus": "foreign"}
 # Why the input of torch's loader is slow, as docs/verdicts.md has it.
 CAUSES = set(
     """TOO_FEW_WORKERS SLOW_SAMPLE SLOW_COLLATE SLOW_HANDOVER SLOW_STORAGE CPU_OVERSUBSCRIBED
@@ -52,7 +60,17 @@ class Anything:
         return []
 
 
-def check(tmp_path, summary, keys=KEYS, rows=3, short_ns=0, stdout="steps=3 batches=3\n", status=0):
+def check(
+    tmp_path,
+    summary,
+    keys=KEYS,
+    rows=3,
+    short_ns=0,
+    stdout="steps=3 batches=3\n",
+    status=0,
+    lost="samples",
+    gpus=(),
+):
     (tmp_path / "final_summary.json").write_text(json.dumps(summary))
     (tmp_path / "final_summary.txt").write_text("text")
     db = sqlite3.connect(tmp_path / "run.db")
@@ -60,6 +78,10 @@ def check(tmp_path, summary, keys=KEYS, rows=3, short_ns=0, stdout="steps=3 batc
     db.execute(f"CREATE TABLE steps (id, end_ns, wall_ns, {phases}, micro_steps)")
     db.execute("CREATE TABLE processes (role)")
     db.execute("CREATE TABLE lost (what, n, why)")
+    db.execute("INSERT INTO lost VALUES ('notes', 1, 'all is there')")
+    db.execute("INSERT INTO lost VALUES (?, 1, 'gone')", (lost,))
+    db.execute("CREATE TABLE gpu_samples (gpu)")
+    db.executemany("INSERT INTO gpu_samples VALUES (?)", [(gpu,) for gpu in gpus])
     db.execute("CREATE TABLE span_totals (name, total_ns)")
     db.execute("CREATE TABLE loaders (use)")
     db.execute("INSERT INTO processes VALUES ('main')")
@@ -75,7 +97,13 @@ def check(tmp_path, summary, keys=KEYS, rows=3, short_ns=0, stdout="steps=3 batc
 
 
 def test_a_right_run_passes(tmp_path):
-    assert check(tmp_path, RIGHT) == []
+    assert check(tmp_path, RIGHT, {**KEYS, "compiles": "2", "gpus": "foreign"}) == []
+
+
+def test_compile_steps_that_cost_nothing_are_named(tmp_path):
+    summary = change(("step_time", "compile_ms"), 0.002)
+    wrong = check(tmp_path, summary, {**KEYS, "compiles": "2"})
+    assert wrong == ["2 compile steps took 0.002 ms, no more than others"]
 
 
 def change(path, value):
@@ -124,6 +152,13 @@ def test_a_wrong_summary_is_named(tmp_path, path, value, word):
         ({"keys": {"expect": "INPUT_BOUND", "evaluates": "1"}}, "0.00 s of evaluation"),
         ({"keys": {"expect": "INPUT_BOUND", "signal": "9"}}, "exit status 0"),
         ({"keys": {"expect": "INPUT_BOUND", "worker": "2"}}, "names worker None"),
+        ({"keys": {"expect": "INPUT_BOUND", "compiles": "1"}}, "2 compile steps instead of 1"),
+        ({"keys": {"expect": "INPUT_BOUND", "gpus": "own"}}, "the GPUs []"),
+        ({"keys": GPUS, "gpus": ["GPU-1"]}, "the GPUs ['GPU-1'] instead of []"),
+        ({"lost": "records"}, "lost 1 records"),
+        ({"lost": "ranks"}, "lost 1 ranks"),
+        ({"lost": "probes"}, "lost 1 probes"),
+        ({"lost": "rows"}, "lost 1 rows"),
     ],
 )
 def test_a_wrong_run_is_named(tmp_path, changed, word):
@@ -152,8 +187,15 @@ def test_counts_of_ranks_are_read():
     assert read_truth("rank=1 steps=7\nrank=0 steps=7 batches=14\n") == {1: (7, None), 0: (7, 14)}
 
 
+def test_without_the_schema_nothing_runs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    with pytest.raises(ImportError):
+        make_validator()
+
+
 def test_the_matrix_is_whole():
-    """28 cases at the least, six healthy ones, each of the ten known mistakes, every cause."""
+    """28 cases at the least, six healthy ones, each of the ten known mistakes, every cause; and each
+    says what must not be said."""
     cases = read_cases()
     assert len(cases) >= 28
     assert sum(case.healthy for case in cases) >= 6
@@ -164,6 +206,7 @@ def test_the_matrix_is_whole():
     names = {case.name for case in cases}
     assert all(case.get("beside") in names for case in cases if case.get("beside"))
     assert all(case.about for case in cases)
+    assert [case.name for case in cases if not case.healthy and not case.list("forbid")] == []
 
 
 def test_the_matrix_of_the_gpu_is_whole():

@@ -1,5 +1,6 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
+# e2e: compiles = 2
 """torch.compile (twice: the last batch is smaller) costs seconds in two steps, named apart."""
 
 import torch

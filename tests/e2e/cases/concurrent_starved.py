@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY, INPUT_STRAGGLER, COMPUTE_STRAGGLER, STRAGGLER
 # e2e: mistake = 8
 # e2e: beside = concurrent_healthy
 """Runs at the same time as concurrent_healthy.py on this host, and must see only itself."""

@@ -1,6 +1,7 @@
 # e2e: expect = INPUT_BOUND
 # e2e: severity = warning
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY, MEMORY_CREEP
 """Only 13 steps, most of their time input: a warning, but too few for a critical one."""
 
 import time

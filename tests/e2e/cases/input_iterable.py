@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY
 """An IterableDataset that parses slowly in the training process itself."""
 
 import time

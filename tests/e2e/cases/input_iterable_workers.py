@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = TOO_FEW_WORKERS
+# e2e: forbid = WAIT_HEAVY
 """An IterableDataset split over two workers, each too slow for the step."""
 
 import time

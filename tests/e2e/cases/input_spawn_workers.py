@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = TOO_FEW_WORKERS
+# e2e: forbid = WAIT_HEAVY
 """Workers started by spawn, each 120 ms a batch: seen like forked ones."""
 
 import time

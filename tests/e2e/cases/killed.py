@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY, OOM_KILL
 # e2e: signal = 9
 # e2e: ended = killed
 """Dies by SIGKILL after 61 steps: what it recorded is not lost."""

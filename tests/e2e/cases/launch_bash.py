@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY
 # e2e: launch = bash launch_bash.sh
 """Started by a shell script, as on most clusters."""
 

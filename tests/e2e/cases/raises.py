@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY, OOM_KILL
 # e2e: exit = 1
 # e2e: ended = failed
 # e2e: stderr = RuntimeError: loss is not finite

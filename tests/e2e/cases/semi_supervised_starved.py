@@ -1,5 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = NO_OVERLAP
+# e2e: forbid = WAIT_HEAVY, INPUT_STRAGGLER
 """Two training loaders in each step; the unlabelled one is slow and holds up both."""
 
 import time

@@ -1,4 +1,5 @@
 # e2e: expect = INPUT_BOUND
+# e2e: forbid = WAIT_HEAVY
 # e2e: mistake = 7
 """A background thread fetches ahead, but too slowly (40 ms for a step of 10): a real wait."""
 

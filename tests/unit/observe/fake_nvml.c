@@ -2,13 +2,15 @@
  * is no GPU. Written against NVML's binary contract: the struct layouts are spelled out anew here,
  * and a difference to nvml.c shows as a wrong figure.
  *
- * Device 0 is busy and throttled; device 1 supports next to nothing and runs FAKE_NVML_PID. With
- * FAKE_NVML=mig device 0 is split in two instances; with FAKE_NVML=unloaded the driver is not
- * there; with FAKE_NVML=empty it has no device. Built with FAKE_OLD it has only the oldest entry
- * points.
+ * Device 0 is busy and throttled; device 1 supports next to nothing and runs FAKE_NVML_PID, which
+ * may be `children`: those of the process that asks, as a training is leat's. With FAKE_NVML=mig
+ * device 0 is split in two instances; with FAKE_NVML=unloaded the driver is not there; with
+ * FAKE_NVML=empty it has no device. Built with FAKE_OLD it has only the oldest entry points.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define API __attribute__((visibility("default"))) int
 
@@ -84,10 +86,30 @@ API nvmlDeviceGetName(void *device, char *name, unsigned bytes)
     return OK;
 }
 
-static unsigned process_of(void *device)
+enum { CHILDREN_MOST = 8 };
+
+static unsigned children(unsigned pids[CHILDREN_MOST])
+{
+    char path[64];
+    unsigned n = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "r");
+    while (file && n < CHILDREN_MOST && fscanf(file, "%u", &pids[n]) == 1)
+        n++;
+    if (file)
+        fclose(file);
+    return n;
+}
+
+static unsigned processes_of(void *device, unsigned pids[CHILDREN_MOST])
 {
     const char *pid = getenv("FAKE_NVML_PID");
-    return pid && (number(device) == 2 || number(device) == 101) ? (unsigned)atoi(pid) : 0;
+    if (!pid || (number(device) != 2 && number(device) != 101))
+        return 0;
+    if (strcmp(pid, "children") == 0)
+        return children(pids);
+    pids[0] = (unsigned)atoi(pid);
+    return 1;
 }
 
 #ifdef FAKE_OLD
@@ -99,12 +121,10 @@ struct process {
 
 API nvmlDeviceGetComputeRunningProcesses(void *device, unsigned *n, struct process *table)
 {
-    unsigned pid = process_of(device);
-    *n = pid ? 2 : 0;
-    if (pid) {
-        table[0] = (struct process){1, ~0ull};
-        table[1] = (struct process){pid, ~0ull};
-    }
+    unsigned pids[CHILDREN_MOST], found = processes_of(device, pids);
+    *n = found ? found + 1 : 0;
+    for (unsigned i = 0; i < *n; i++)
+        table[i] = (struct process){i == 0 ? 1 : pids[i - 1], ~0ull};
     return OK;
 }
 
@@ -126,15 +146,12 @@ struct process {
 
 API nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, struct process *table)
 {
-    unsigned pid = process_of(device);
-    if (*n < 3)
+    unsigned pids[CHILDREN_MOST], found = processes_of(device, pids);
+    if (*n < CHILDREN_MOST + 2)
         return SMALL;
-    *n = pid ? 3 : 0;
-    if (pid) {
-        table[0] = (struct process){0, 5, ~0u, ~0u}; /* of another container */
-        table[1] = (struct process){1, 5, ~0u, ~0u};
-        table[2] = (struct process){pid, 5, ~0u, ~0u};
-    }
+    *n = found ? found + 2 : 0;
+    for (unsigned i = 0; i < *n; i++) /* 0: of another container */
+        table[i] = (struct process){i < 2 ? i : pids[i - 2], 5, ~0u, ~0u};
     return OK;
 }
 
@@ -146,7 +163,10 @@ API nvmlSystemGetDriverVersion(char *text, unsigned bytes)
 
 API nvmlDeviceGetUUID(void *device, char *text, unsigned bytes)
 {
-    strcpy(text, number(device) >= 100 ? "MIG-fake" : "GPU-fake");
+    if (number(device) >= 100)
+        strcpy(text, "MIG-fake");
+    else
+        sprintf(text, "GPU-fake-%ld", number(device) - 1);
     return OK;
 }
 

@@ -35,7 +35,7 @@ static void known_figures(void **state)
     assert_string_equal(nvml_driver(nvml), "999.13");
     assert_int_equal(nvml_read(nvml, 0, &g), 0);
     assert_string_equal(g.name, "Fake 9000");
-    assert_string_equal(g.uuid, "GPU-fake");
+    assert_string_equal(g.uuid, "GPU-fake-0");
     assert_true(fabs(g.utilization - 0.37) < 1e-12);
     assert_i64(g.memory_total, 1000);
     assert_i64(g.memory_used, 600);
