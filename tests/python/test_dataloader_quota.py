@@ -1,5 +1,6 @@
-"""leat.DataLoader in a process with a CPU quota: a real cgroup, v1 or v2, made for the test. It needs
-root, two cores and a machine that lets groups be made; else it is skipped, and says why."""
+"""leat.DataLoader in a process with a CPU quota or a memory limit: a real cgroup, v1 or v2, made for the
+test. It needs root, for a quota two cores, and a machine that lets groups be made; else it is skipped,
+and says why. And in one that may use a single core."""
 
 import os
 
@@ -25,26 +26,35 @@ def own_path(controller):
     return "/"
 
 
-def parents():
-    """Folders in which a group with a quota may be made, and the files of a quota there."""
+# The files of a limit, of v1 and of v2.
+LIMITS = {
+    "cpu": (("cpu.cfs_period_us", "cpu.cfs_quota_us"), ("cpu.max",)),
+    "memory": (("memory.limit_in_bytes",), ("memory.max",)),
+}
+
+
+def parents(controller):
+    """Folders in which a group with a limit may be made, and the files of a limit there."""
+    first, second = LIMITS[controller]
     for folder, options in mounts("cgroup"):
-        if "cpu" in options:
-            yield folder + own_path("cpu"), ("cpu.cfs_period_us", "cpu.cfs_quota_us")
+        if controller in options:
+            yield folder + own_path(controller), first
     for folder, _ in mounts("cgroup2"):
         parent = folder + own_path("")
         try:
             with open(os.path.join(parent, "cgroup.subtree_control")) as enabled:
-                if "cpu" in enabled.read().split():
-                    yield parent, ("cpu.max",)
+                if controller in enabled.read().split():
+                    yield parent, second
         except OSError:
             continue
 
 
-def has_quota(folder, files):
-    """The root of a hierarchy has no such file, and no quota."""
+def has_limit(folder, files):
+    """The root of a hierarchy has no such file, and no limit; or one of more than there can be."""
     try:
         with open(os.path.join(folder, files[-1])) as file:
-            return file.read().split()[0] not in ("-1", "max")
+            limit = file.read().split()[0]
+            return limit not in ("-1", "max") and int(limit) < 1 << 60
     except FileNotFoundError:
         return False
 
@@ -59,7 +69,9 @@ class Group:
 
     def limit(self, cores):
         quota = int(cores * 100000)
-        values = (f"{quota} 100000",) if len(self.files) == 1 else ("100000", str(quota))
+        self.write(f"{quota} 100000") if len(self.files) == 1 else self.write("100000", str(quota))
+
+    def write(self, *values):
         for name, value in zip(self.files, values):
             with open(os.path.join(self.path, name), "w") as file:
                 file.write(value)
@@ -70,14 +82,12 @@ class Group:
         return f"import os; open({procs!r}, 'w').write(str(os.getpid()))\n"
 
 
-@pytest.fixture
-def group():
-    if CORES < 2:
-        pytest.skip("a quota of one core says nothing where there is one core")
-    refused = "no cgroup hierarchy with the cpu controller"
-    for parent, files in parents():
-        if has_quota(parent, files):
-            pytest.skip("the tests themselves have a quota")
+def made_group(controller):
+    """For a fixture: a group that can be limited, or the reason why there is none."""
+    refused = f"no cgroup hierarchy with the {controller} controller"
+    for parent, files in parents(controller):
+        if has_limit(parent, files):
+            pytest.skip(f"the tests themselves have a limit on {controller}")
         try:
             made = Group(parent, files)
         except OSError as error:
@@ -87,6 +97,23 @@ def group():
         os.rmdir(made.path)
         return
     pytest.skip(refused)
+
+
+@pytest.fixture
+def group():
+    if CORES < 2:
+        pytest.skip("a quota of one core says nothing where there is one core")
+    yield from made_group("cpu")
+
+
+@pytest.fixture
+def memory_group():
+    """Only at the root of a hierarchy: whoever made the group that this process is in may count on
+    there being no other in it."""
+    paths = {own_path("memory"), own_path("")}
+    if paths != {"/"}:
+        pytest.skip(f"this process is in a group of another program's: {', '.join(sorted(paths))}")
+    yield from made_group("memory")
 
 
 LOAD = """
@@ -107,3 +134,19 @@ def test_cores_are_those_of_the_quota(train, group, quota, cores):
     assert run.main.engines[0].cores == cores
     if cores == 1:
         assert run.stdout == "1\n"
+
+
+def test_cores_are_those_of_the_affinity(train):
+    """One core: one thread beside the training, and the recorder knows of no other."""
+    one = min(os.sched_getaffinity(0))
+    run = train(f"import os; os.sched_setaffinity(0, {{{one}}})\n" + LOAD)
+    assert run.main.engines[0].cores == 1 and run.stdout == "1\n"
+
+
+def test_the_memory_budget_is_a_part_of_the_limit(train, memory_group):
+    limit = 2 << 30
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < limit:
+        pytest.skip("the machine has less memory than the limit")
+    memory_group.write(str(limit))
+    run = train(memory_group.enter() + LOAD + "print(loader.stats().memory_most_bytes)\n")
+    assert int(run.stdout.split()[1]) == limit // 4
