@@ -383,6 +383,25 @@ static void events_of_the_last_step_are_read(void **state)
     assert_is_stall(now[LEAT_CLOCK_OPTIMIZER].idle_ns - before[LEAT_CLOCK_OPTIMIZER].idle_ns);
 }
 
+static uint64_t other_ns_told(void)
+{
+    struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
+    assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
+    return now[LEAT_CLOCK_OTHER].idle_ns - before[LEAT_CLOCK_OTHER].idle_ns;
+}
+
+/* What follows the optimizer is of a step only where another step comes: so whoever reads while a
+ * batch is there, as the recorder does, has all of the step before, and no step has it sooner. */
+static void a_step_is_told_when_the_next_has_its_batch(void **state)
+{
+    step(LEAT_CLOCK_OTHER);
+    launch();
+    assert_true(other_ns_told() < stalled_ns / 4);
+    leat_probe_mark(LEAT_CLOCK_INPUT);
+    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    assert_is_stall(other_ns_told());
+}
+
 /* A program that has trained takes its time to end, and still calls CUDA. */
 static void what_comes_after_the_last_step_is_not_read(void **state)
 {
@@ -432,6 +451,7 @@ int main(void)
         TEST(a_costly_clock_leaves_steps_out),
         TEST(a_pause_pays_for_few_steps),
         TEST(events_of_the_last_step_are_read),
+        TEST(a_step_is_told_when_the_next_has_its_batch),
         TEST(what_comes_after_the_last_step_is_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
