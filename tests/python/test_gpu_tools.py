@@ -1,5 +1,5 @@
-"""tools/gpu-clock.py, which holds the clock of the device against the truth, tried on the CUDA of the
-tests (tests/unit/probe): stalls of known length in known places, and the probe that leat ships."""
+"""tools/gpu-clock.py and tools/gpu-probe.py, which hold the probe against the truth, tried on the CUDA
+of the tests (tests/unit/probe) and the probe that leat ships."""
 
 import importlib.util
 import json
@@ -13,25 +13,28 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("LEAT_BUILD", ROOT / "build")).resolve()
-TOOL = ROOT / "tools" / "gpu-clock.py"
 FAKES = BUILD / "tests" / "unit" / "probe"
 
-spec = importlib.util.spec_from_file_location("gpu_clock", TOOL)
-gpu_clock = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(gpu_clock)
-
-# A training as the probe hears of one. Its launches come from a library that was linked with CUDA.
-STALLS = f"""
+LOAD = f"""
 import ctypes, importlib.util, json, sys, time, types
 
 driver = ctypes.CDLL({str(FAKES / "libcuda.so.1")!r}, ctypes.RTLD_GLOBAL)
+runtime = ctypes.CDLL({str(FAKES / "libcudart.so.99")!r}, ctypes.RTLD_GLOBAL)
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location("tool", {str(ROOT / "tools")!r} + "/" + name)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+"""
+
+# A training as the probe hears of one. Its launches come from a library that was linked with CUDA.
+STALLS = f"""
+tool = load("gpu-clock.py")
 ctypes.c_uint64.in_dll(driver, "fake_event_takes_ns").value = 10000  # so that leat follows few steps
-ctypes.CDLL({str(FAKES / "libcudart.so.99")!r}, ctypes.RTLD_GLOBAL)
 launch = ctypes.CDLL({str(FAKES / "libfake_plugin.so")!r}).fake_plugin_launch
 mark_phase = ctypes.CDLL(None).leat_probe_mark
-spec = importlib.util.spec_from_file_location("gpu_clock", {str(TOOL)!r})
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
 current = types.SimpleNamespace(cuda_stream=0)
 cuda = types.SimpleNamespace(current_stream=lambda: current)
 clock, stall = tool.Clock(), tool.Stall(types.SimpleNamespace(cuda=cuda))
@@ -79,10 +82,20 @@ print(json.dumps(answer))
 """
 
 
-def test_stalls_are_told_by_the_steps_that_were_followed(tmp_path):
+@pytest.fixture
+def run(tmp_path):
     probe = shutil.copy(BUILD / "python" / "leat" / "libleat-probe.so", tmp_path)
-    done = subprocess.run([sys.executable, "-c", STALLS], capture_output=True, text=True,
-                          env=os.environ | {"LD_PRELOAD": probe})  # fmt: skip
+
+    def run(code):
+        words = [sys.executable, "-c", LOAD + code]
+        env = os.environ | {"LD_PRELOAD": str(probe)}
+        return subprocess.run(words, capture_output=True, text=True, env=env)
+
+    return run
+
+
+def test_stalls_are_told_by_the_steps_that_were_followed(run):
+    done = run(STALLS)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert len(rows) == 15
@@ -93,11 +106,34 @@ def test_stalls_are_told_by_the_steps_that_were_followed(tmp_path):
         assert idle <= 2 * truth or ms == 1, (place, ms, truth, idle)  # others use the cores, too
 
 
+COST = """
+tool = load("gpu-probe.py")
+tool.COST_CALLS, tool.COST_TURNS = 100, 5
+through, past = (ctypes.CDLL(None) if w == "through" else runtime for w in WORDS)
+got = tool.cost_of_a_call(through.cudaEventQuery, past.cudaEventQuery, None, tool.Counts())
+print(json.dumps(got))
+"""
+
+
+def test_the_cost_of_a_call_is_that_of_calls_that_are_counted(run):
+    done = run("WORDS = 'through', 'past'" + COST)
+    assert done.returncode == 0, done.stderr
+    plain, added = json.loads(done.stdout)
+    assert plain > 0
+    done = run("WORDS = 'past', 'past'" + COST)
+    assert done.returncode == 1 and "0 calls were counted instead of 500" in done.stderr
+    done = run("WORDS = 'through', 'through'" + COST)
+    assert done.returncode == 1 and "1000 calls were counted" in done.stderr
+
+
 @pytest.mark.parametrize(
     "middle, error, holds",
     [(0.004, 0.005, True), (0.02, 0.018, None), (0.008, 0.005, None), (0.03, 0.01, False)],
 )
 def test_a_cost_that_cannot_be_told_is_not_held(capsys, middle, error, holds):
+    spec = importlib.util.spec_from_file_location("gpu_clock", ROOT / "tools" / "gpu-clock.py")
+    gpu_clock = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gpu_clock)
     table = gpu_clock.Table()
     table.row("cost", gpu_clock.cost_holds(middle, error), "")
     assert table.results == [holds]
