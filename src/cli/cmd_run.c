@@ -23,6 +23,7 @@
 #include "cli/run_process.h"
 #include "cli/script_command.h"
 #include "collect/collector.h"
+#include "record/layout.h"
 #include "report/report.h"
 #include "store/store.h"
 
@@ -30,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -116,12 +118,40 @@ static int parse_options(int argc, char **argv, struct options *o)
     return EXIT_OK;
 }
 
+/* ---- a limit on the size of files (ulimit -f) ------------------------------------------------ */
+
+/* The memory that a process records into is a file to the kernel, so the limit holds for it too. */
+static void note_file_limit(struct session *s)
+{
+    struct rlimit limit;
+    char text[256];
+    if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur >= sizeof(struct rec_area))
+        return;
+    snprintf(text, sizeof text,
+             "Files may have %llu bytes (ulimit -f), but a process records into memory of %zu, "
+             "which counts as one: of processes with this limit nothing was seen.",
+             (unsigned long long)limit.rlim_cur, sizeof(struct rec_area));
+    note(s, text);
+}
+
+/* The training has been started and keeps its limit. What a soft one forbids leat, leat may allow
+ * itself, so that run.db is written whole. */
+static void lift_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 /* ---- while the training runs ----------------------------------------------------------------- */
 
 static int on_started(void *context, pid_t pid)
 {
     struct session *s = context;
     struct leat_err err = {""};
+    lift_file_limit();
     if (!s->writer)
         return 0;
     struct collector_options options = {.proc_root = "/",
@@ -314,6 +344,7 @@ static void prepare(struct session *s)
     if (s->inject_dir && !s->options.no_probe)
         s->probe = probe_find(package, &why);
     note(s, why ? why : "");
+    note_file_limit(s);
     mem_free(package);
     char *database = path_join(s->folder.path, "run.db", NULL);
     if (!database || store_writer_open(database, &s->writer, &err) < 0)

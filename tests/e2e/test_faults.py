@@ -340,14 +340,33 @@ def test_logs_folder_that_cannot_be_written(box):
     assert read_summary(Path(where[1].decode()) / "final_summary.json")["step_time"]["steps"] == 29
 
 
-def test_file_size_limit_loses_nothing(box):
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+def limit_files(hard):
+    """The empty database alone has 57 kB."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40000, hard))
 
-    got = leat(box, "--run-name", "r", "train.py", "499", "0.001", preexec_fn=limit)
+
+def test_file_size_limit_loses_nothing(box):
+    """The training lifts the limit for itself, as it must to write its own checkpoints."""
+    command = ["bash", "-c", "ulimit -S -f unlimited; exec python train.py 499 0.001"]
+    limit = limit_files(resource.RLIM_INFINITY)
+    got = leat(box, "--run-name", "r", *command, preexec_fn=limit)
     assert got.returncode == 0, got.stderr
     assert got.stdout.endswith(b"steps=499\n")
-    assert b"leat: " in got.stderr  # it says that the disk was full, and what became of the data
+    assert summary(box)["step_time"]["steps"] == 499
+    named = re.search(rb"leat: The disk failed .*; (\S+) was kept in memory and is", got.stderr)
+    assert named, got.stderr
+    with sqlite3.connect(f"file:{box / named[1].decode()}?mode=ro", uri=True) as db:
+        assert db.execute("SELECT count(*) FROM steps").fetchone() == (499,)
+
+
+def test_file_size_limit_of_the_training_is_named(box):
+    """Nothing can be recorded under it, and the training must not notice."""
+    got = leat(box, "--run-name", "r", "train.py", preexec_fn=limit_files(40000))
+    assert got.returncode == 0, got.stderr
+    assert got.stdout.endswith(b"steps=29\n")
+    assert b"Files may have 40000 bytes (ulimit -f)" in got.stderr
+    assert b"logs/r/run.db could not be written" in got.stderr
+    assert summary(box)["step_time"]["steps"] is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
