@@ -68,6 +68,12 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def anonymous_bytes():
+    """Of this process's memory, what is not mapped from files."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
+
+
 def run_script(script, *args, **options):
     env = environment(inject=False, PYTHONPATH=os.path.dirname(PACKAGE))
     return subprocess.Popen(

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 
+import numpy
 import pytest
 import torch
 from loader_kit import (
@@ -178,6 +179,23 @@ def test_a_view_keeps_its_batch():
     views = [batch[3:5] for batch in loader]
     list(loader)
     assert [view.tolist() for view in views] == [[i + 3, i + 4] for i in range(0, 1000, 10)]
+
+
+def test_a_batch_is_handed_on_without_a_copy():
+    """By DLPack, as JAX and CuPy take it too: the memory is the slot, which is held as long."""
+    loader = over(1000, 10, threads=1, autotune=False)
+    iterator = iter(loader)
+    batch = next(iterator)
+    array = numpy.from_dlpack(batch)
+    assert array.ctypes.data == batch.data_ptr()
+    del batch
+    gc.collect()
+    assert loader.stats().slots_held == 1
+    list(iterator)
+    assert array.tolist() == list(range(10)) and loader.stats().slots_held == 1
+    del array
+    gc.collect()
+    assert loader.stats().slots_held == 0
 
 
 def test_the_budget_holds_whoever_keeps_what():

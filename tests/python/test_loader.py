@@ -342,6 +342,25 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
     assert list(run.main.engines) == [0]  # the other runs through torch
 
 
+def test_the_engine_tells_the_times_of_its_stages(train):
+    """To the nanosecond what stats() says, once nothing is in the make."""
+    run = train(
+        """
+import leat
+loader = leat.DataLoader(torch.arange(9000.0).reshape(900, 10), batch_size=4, shuffle=True, threads=2)
+for _ in range(2):
+    for _ in loader: pass
+stats = loader.stats()
+for seconds in (stats.order_s, stats.read_s, stats.layout_s, stats.wait_s, stats.help_s):
+    print(round(seconds * 1e9))
+"""
+    )
+    engine = run.main.engines[0]
+    told = engine.order_ns, engine.read_ns, engine.layout_ns, engine.wait_ns, engine.help_ns
+    assert told == tuple(map(int, run.stdout.split()))
+    assert engine.order_ns > 0 and engine.read_ns > 0 and engine.wait_ns > 0
+
+
 def test_counts_where_batches_differ(train):
     """Full batches of torch's own samplers are not looked at; whatever may be otherwise is."""
     run = train("""

@@ -3,9 +3,11 @@ behind, a state goes on exactly once, a bad sample is never a wrong one. A row o
 times the number i."""
 
 import gc
+import glob
 import io
 import os
 import signal
+import subprocess
 import tarfile
 import time
 
@@ -13,7 +15,16 @@ import h5py
 import lmdb
 import numpy
 import pytest
-from loader_kit import files_now, leat, leat_data, run_script, threads_now, threads_settle
+from conftest import PACKAGE
+from loader_kit import (
+    anonymous_bytes,
+    files_now,
+    leat,
+    leat_data,
+    run_script,
+    threads_now,
+    threads_settle,
+)
 
 COUNT, BAD = 60, 17  # samples; the one that is damaged where a test damages one
 
@@ -185,6 +196,52 @@ def test_killed_it_leaves_nothing(folder, name):
     assert group_is_gone(run.pid)
     assert not os.listdir(folder / "tmp")
     assert not {name for name in set(os.listdir("/dev/shm")) - shared if "leat" in name}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_memory_over_epochs(folder, name):
+    """What an epoch takes is there for the next one. A megabyte is for what the test itself does; of
+    50 epochs it is 20 kB each, or 350 bytes a sample."""
+    loader = leat.DataLoader(SOURCES[name](folder, False)(), 7, True, threads=2, autotune=False)
+    for _ in range(10):
+        numbers(loader)
+    gc.collect()
+    before = anonymous_bytes()
+    for _ in range(50):
+        numbers(loader)
+    gc.collect()
+    assert anonymous_bytes() - before < 1 << 20
+
+
+# ---- The same without Python.
+
+
+def words_for(name, folder):
+    """How the C example is asked for what was written."""
+    if name == "files":
+        return ["files", *sorted(map(os.fspath, (folder / "rows").iterdir()))]
+    ends = {"npy": ".npy", "tokens": ".bin", "hdf5": ".h5", "lmdb": "", "tar.gz": ".tar.gz"}
+    more = {"tokens": ["8"], "hdf5": ["x"]}  # 8 of uint16 are 4 of int32
+    path = os.fspath(folder / ("rows" + ends.get(name, ".tar")))
+    return [name.split(".")[0], path, *more.get(name, [])]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_example_in_c_reads_everything(folder, name):
+    """Half of an epoch, then the rest with another loader: each sample once."""
+    SOURCES[name](folder, False)
+    example = os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "examples", "read_everything")
+    if not os.path.exists(example):
+        pytest.skip("the examples were not built")
+    libraries = glob.glob(os.path.join(h5py.__path__[0] + ".libs", "libhdf5-*"))
+    env = {**os.environ, **({"LIBHDF5": libraries[0]} if libraries else {})}
+    done = subprocess.run(
+        [example, *words_for(name, folder)], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{COUNT} samples, 0 bad ones" in done.stdout
+    if name != "files":  # whose headers are among the bytes
+        assert f"add up to {4 * sum(range(COUNT))}\n" in done.stdout
 
 
 # ---- A state goes on exactly once.

@@ -159,6 +159,17 @@ static int s3_url(const struct fetch *fetch, struct str *url, struct leat_err *e
     return 0;
 }
 
+int fetch_url(const struct fetch *fetch, struct str *url, struct leat_err *err)
+{
+    if (has_scheme(fetch->address, "s3://"))
+        return s3_url(fetch, url, err);
+    if (!has_scheme(fetch->address, "http://") && !has_scheme(fetch->address, "https://"))
+        return err_set(err, -LEAT_E_USAGE,
+                       "%s: shards are paths, or addresses of http, https or s3.", fetch->label);
+    str_add(url, fetch->address);
+    return 0;
+}
+
 /* ---- One transfer ---- */
 
 struct transfer {
@@ -233,14 +244,7 @@ static int sign(struct transfer *t, struct leat_err *err)
 static int prepare(struct transfer *t, struct leat_err *err)
 {
     const struct fetch *fetch = t->fetch;
-    int is_s3 = has_scheme(fetch->address, "s3://"), failed = 0;
-    if (is_s3)
-        failed = s3_url(fetch, &t->url, err);
-    else if (has_scheme(fetch->address, "http://") || has_scheme(fetch->address, "https://"))
-        str_add(&t->url, fetch->address);
-    else
-        return err_set(err, -LEAT_E_USAGE,
-                       "%s: shards are paths, or addresses of http, https or s3.", fetch->label);
+    int is_s3 = has_scheme(fetch->address, "s3://"), failed = fetch_url(fetch, &t->url, err);
     if (failed < 0)
         return failed;
     if (t->url.failed || !(t->handle = curl.init()))

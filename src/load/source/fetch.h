@@ -13,6 +13,7 @@
 #define LEAT_LOAD_SOURCE_FETCH_H
 
 #include "base/err.h"
+#include "base/str.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -35,6 +36,9 @@ struct fetch {
                struct leat_err *err);
     void *owner;
 };
+
+/* Adds what the server is asked for. An address of no known scheme is refused. */
+int fetch_url(const struct fetch *fetch, struct str *url, struct leat_err *err);
 
 /* 0: everything came. *ret_again (also written on failure): it may go better another time. */
 int fetch_all(const struct fetch *fetch, int *ret_again, struct leat_err *err);

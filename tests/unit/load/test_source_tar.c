@@ -4,6 +4,7 @@
 #include "samples.h"
 
 #include "base/mem.h"
+#include "load/source/fetch.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -270,6 +271,41 @@ static void the_caller_may_give_up(void **state)
     assert_int_equal(count_descriptors(), before);
 }
 
+/* Which server is asked for what: the endpoint and the region are the user's. */
+static void an_s3_address_is_made_a_url(void **state)
+{
+    static const struct {
+        const char *address, *endpoint, *region, *url;
+    } cases[] = {
+        {"s3://data/train/0.tar", NULL,                  NULL,
+         "https://data.s3.us-east-1.amazonaws.com/train/0.tar"                                                                  },
+        {"s3://data/train/0.tar", "",                    "eu-central-1",
+         "https://data.s3.eu-central-1.amazonaws.com/train/0.tar"                                                               },
+        {"S3://data/a b+c.tar",   NULL,                  "",             "https://data.s3.us-east-1.amazonaws.com/a%20b%2Bc.tar"},
+        {"s3://data/0.tar",       "http://minio:9000//", "eu-central-1", "http://minio:9000/data/0.tar"                         },
+        {"https://a.b/c?d=e f",   "http://minio:9000",   NULL,           "https://a.b/c?d=e f"                                  },
+    };
+    unsetenv("AWS_DEFAULT_REGION");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fetch fetch = {.address = cases[i].address, .endpoint = cases[i].endpoint};
+        struct str url = {0};
+        cases[i].region ? setenv("AWS_REGION", cases[i].region, 1) : unsetenv("AWS_REGION");
+        must(fetch_url(&fetch, &url, &err));
+        assert_string_equal(str_text(&url), cases[i].url);
+        str_done(&url);
+    }
+    unsetenv("AWS_REGION");
+    static const char *const wrong[] = {"s3://data", "s3://data/", "s3:///0.tar",
+                                        "gs://data/0.tar"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct fetch fetch = {.address = wrong[i], .label = wrong[i]};
+        struct str url = {0};
+        assert_int_equal(fetch_url(&fetch, &url, &err), -LEAT_E_USAGE);
+        assert_non_null(strstr(err.text, wrong[i]));
+        str_done(&url);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +315,7 @@ int main(void)
         cmocka_unit_test(what_is_asked_for_may_be_wrong),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(the_caller_may_give_up),
+        cmocka_unit_test(an_s3_address_is_made_a_url),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
