@@ -12,7 +12,7 @@ import h5py
 import numpy
 import pytest
 import torch
-from loader_kit import leat, leat_data
+from loader_kit import leat, leat_data, run_script
 
 TYPES = "i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 ? >i2 >i4 >i8 >u2 >u4 >u8 >f2 >f4 >f8 >c8 >c16"
 TYPES = [
@@ -561,3 +561,30 @@ def test_memory_stays_within_the_budget(tmp_path):
     with open("/proc/self/status") as status:
         after = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
     assert after - before < 8 << 10
+
+
+def test_an_epoch_without_libhdf5(tmp_path):
+    """The library has one lock for all threads. It is asked in a process of its own; in the one that
+    reads it lies unused, so that its code may as well be taken away."""
+    path = os.fspath(tmp_path / "x.h5")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=numpy.arange(600), chunks=(50,), compression="gzip")
+    run = run_script(
+        """
+        import ctypes, os, sys
+        import leat, leat.data
+        loader = leat.DataLoader(leat.data.Hdf5(sys.argv[1], "x"), 7, True, threads=4)
+        taken = 0
+        for line in open("/proc/self/maps"):
+            words = line.split()
+            if "libhdf5" in line and "x" in words[1]:
+                start, end = (int(word, 16) for word in words[0].split("-"))
+                mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+                taken += mprotect(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 0) == 0
+        assert sorted(int(i) for batch in loader for i in batch) == list(range(600))
+        print("h5py" in sys.modules, taken, flush=True)
+        os._exit(0)  # what the library does at the end of the process is not of interest
+        """,
+        path,
+    )
+    assert run.communicate(timeout=120) == ("False 1\n", "")
