@@ -124,14 +124,17 @@ enum change ratio_judge(const struct ratio *r, double threshold)
 
 int64_t ratio_more_steps(const struct ratio *r, double threshold)
 {
-    const double most = 1e6; /* beyond, nobody would wait for the answer */
+    /* An interval that would just do with the present median does every other time, for the median
+     * of longer runs lies on either side of it. Twice the steps do four times in five, the odds by
+     * which trials are planned. */
+    const double odds = 2;
     double change = fabs(r->ratio - 1), width = (r->high - r->low) / 2;
     double n = (double)(r->n_before < r->n_after ? r->n_before : r->n_after);
     /* A change above the threshold is decided when the interval leaves 1 out, a smaller one when it
      * fits below the threshold. */
     double room = change >= threshold ? change : threshold - change;
-    double need = n * (width / room) * (width / room) * 1.1; /* a tenth for luck */
-    if (!(need < most))
+    double need = n * (width / room) * (width / room) * odds;
+    if (!(need <= RATIO_MOST_STEPS)) /* more of them are not used, and narrow nothing */
         return -1;
     return need > n ? (int64_t)ceil(need - n) : 1;
 }
@@ -325,13 +328,15 @@ static void conclude(struct answer *answer, enum change time, enum change memory
     }
     answer->more_steps = ratio_more_steps(r, threshold);
     if (answer->more_steps < 0)
-        snprintf(answer->action, sizeof answer->action,
-                 "The change is so near the threshold of %.3g %% that more steps would hardly "
-                 "decide it; choose another --threshold.",
-                 threshold * 100);
+        snprintf(
+            answer->action, sizeof answer->action,
+            "The change is so near the threshold of %.3g %%, or steps differ so much, that more "
+            "of them would hardly decide it; choose another --threshold.",
+            threshold * 100);
     else
         snprintf(answer->action, sizeof answer->action,
-                 "About %lld more steps in each run would decide it.",
+                 "About %lld more steps in each run would decide it, if the change is what it "
+                 "seems now.",
                  (long long)answer->more_steps);
 }
 

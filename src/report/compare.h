@@ -21,6 +21,8 @@ struct ratio {
  * distinct values there to mean 95 %. */
 #define RATIO_LEAST_STEPS 10
 #define RATIO_RESAMPLES   2000
+/* The most steps of a run that the verdict is made of (compare_rows.c). */
+#define RATIO_MOST_STEPS 4096
 
 /* Both series in the order of their steps, all values finite. Of more than `most_values` a random
  * one of each stretch is used. The same input gives the same interval on every machine. 0, or
@@ -38,8 +40,9 @@ enum change { CHANGE_UNCLEAR, CHANGE_SAME, CHANGE_WORSE, CHANGE_BETTER };
 /* What an interval says against a threshold; larger is worse. */
 enum change ratio_judge(const struct ratio *r, double threshold);
 
-/* How many more steps each run needs for ratio_judge to decide, by the square-root law; -1 when the
- * change sits so near the threshold that no reasonable number would. */
+/* How many more steps each run needs for ratio_judge to decide, by the square-root law and with
+ * odds of four in five, if the true change is the present one; -1 when it sits so near the
+ * threshold, or steps differ so much, that no number would. */
 int64_t ratio_more_steps(const struct ratio *r, double threshold);
 
 /* The kept steps of a run's typical rank, one by one. */

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The verdict rests on the step time: it gets the finest interval. For phases a coarser one will
- * do, and keeps the whole comparison below a second for runs of any length. */
-enum { MOST_STEPS = 4096, MOST_PHASE_STEPS = 1024 };
+/* The verdict rests on the step time: it gets the finest interval (RATIO_MOST_STEPS). For phases a
+ * coarser one will do, and keeps the whole comparison below a second for runs of any length. */
+enum { MOST_PHASE_STEPS = 1024 };
 
 /* A memory change counts when it is both a sizeable part and more than what an allocator's moods
  * explain: 64 MiB, and 5 % on a GPU (as for MEMORY CREEP) or 10 % of RSS, which depends on when it
@@ -67,7 +67,7 @@ static int add_step_time(json_t *rows, const json_t *before, const struct step_s
                          const json_t *after, const struct step_series *a, double threshold,
                          struct ratio *ret_time)
 {
-    if (series_ratio(b->wall, b->count, a->wall, a->count, MOST_STEPS, ret_time) < 0)
+    if (series_ratio(b->wall, b->count, a->wall, a->count, RATIO_MOST_STEPS, ret_time) < 0)
         return -1;
     const char *judged =
         isfinite(ret_time->low) ? change_text(ratio_judge(ret_time, threshold)) : NULL;

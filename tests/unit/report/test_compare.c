@@ -38,6 +38,47 @@ static void draw(double *out, size_t n, double centre, double deviation, double 
 }
 
 #if COUNTS
+/* Of pairs of runs of 60 steps that leave it open and say how many more would decide it, the share
+ * that is decided with `part` of that many, in percent. The longer runs are made anew, with a true
+ * change as it seemed in the short ones (`truth` 0), or are the same runs with more steps. */
+static int decided_after(double truth, double part)
+{
+    enum { SEEDS = 60, FEW = 60 };
+    double *before = mem_alloc_array(RATIO_MOST_STEPS, sizeof *before);
+    double *after = mem_alloc_array(RATIO_MOST_STEPS, sizeof *after);
+    int decided = 0, open = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct ratio r;
+        double usual = truth > 0 ? 100 * truth : 95 + (double)(seed % 11); /* 95 to 105 */
+        draw(before, FEW, 100, 0.12, 0, seed * 2);
+        draw(after, FEW, usual, 0.12, 0, seed * 2 + 1);
+        assert_int_equal(ratio_of_medians(before, FEW, after, FEW, RATIO_MOST_STEPS, &r), 0);
+        int64_t more = ratio_more_steps(&r, 0.03);
+        if (ratio_judge(&r, 0.03) != CHANGE_UNCLEAR || more < 0)
+            continue;
+        size_t n = FEW + (size_t)(part * (double)more);
+        assert_true(n <= RATIO_MOST_STEPS);
+        draw(before, n, 100, 0.12, 0, seed * 2 + (truth > 0 ? 0 : 1000));
+        draw(after, n, truth > 0 ? usual : 100 * r.ratio, 0.12, 0,
+             seed * 2 + 1 + (truth > 0 ? 0 : 1000));
+        assert_int_equal(ratio_of_medians(before, n, after, n, RATIO_MOST_STEPS, &r), 0);
+        decided += ratio_judge(&r, 0.03) != CHANGE_UNCLEAR;
+        open++;
+    }
+    mem_free(before);
+    mem_free(after);
+    assert_true(open >= 20);
+    return 100 * decided / open;
+}
+
+/* What "about N more steps would decide it" promises; and that N is not far too many. */
+static void as_many_more_steps_do_decide(void **state)
+{
+    assert_true(decided_after(0, 1) >= 70); /* 80 are meant */
+    assert_true(decided_after(0, 0.25) <= 50);
+    assert_true(decided_after(1.06, 1) >= 80);
+}
+
 struct counts {
     int of[4];    /* by enum change */
     int excludes; /* intervals that leave the truth out */
@@ -196,6 +237,8 @@ static void more_steps_decide(void **state)
                  near = {1.0299999, 1.0, 1.07, 100, 100, 1, 1};
     assert_true(ratio_more_steps(&at, 0.03) > 0); /* above: the interval must leave out 1 */
     assert_int_equal(ratio_more_steps(&near, 0.03), -1);
+    struct ratio wide = {1, 0.9, 1.1, 1000, 1000, 1, 1}; /* 22 000 would do, but are never used */
+    assert_int_equal(ratio_more_steps(&wide, 0.03), -1);
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
@@ -285,6 +328,78 @@ static void incomparable_runs_say_so_first(void **state)
     json_decref(other.summary);
 }
 
+static void set(json_t *summary, const char *part, const char *key, json_t *value)
+{
+    json_object_set_new((json_t *)json_find(summary, part), key, value);
+}
+
+/* Each of what makes a step another thing, alone: it is said, and decides nothing. */
+static void every_difference_counts(void **state)
+{
+    enum { BATCHES, LENGTH, KIND, GPUS, MODEL, ROWS };
+    static const char *const says[ROWS] = {
+        [BATCHES] = "- batches a step: 1 before, 4 after\n",
+        [LENGTH] = "- dataset length: 3200 before, 6400 after\n",
+        [KIND] = "- kind of steps: training before, inference after\n",
+        [GPUS] = "- GPUs: 1 before, 2 after\n",
+        [MODEL] = "- GPU model: 81920 MiB of memory before, 40960 MiB after\n",
+    };
+    for (int i = 0; i < ROWS; i++) {
+        static struct side base, other;
+        char *text;
+        make_side(&base, 100, 1000, 1);
+        make_side(&other, 200, 1000, 2);
+        for (int j = 0; j < 2; j++) {
+            json_t *summary = j ? other.summary : base.summary;
+            json_t *loader = json_array_get(json_find(summary, "input.loaders"), 0);
+            json_object_set_new(loader, "dataset_length",
+                                json_integer(j && i == LENGTH ? 6400 : 3200));
+            set(summary, "step_time", "micro_steps", json_integer(j && i == BATCHES ? 400 : 100));
+            set(summary, "step_time", "kind",
+                json_string(j && i == KIND ? "inference" : "training"));
+            set(summary, "run", "devices",
+                j && i == GPUS ? json_pack("[ss]", "GPU-1", "GPU-2") : json_pack("[s]", "GPU-1"));
+            json_int_t mib = j && i == MODEL ? 40960 : 81920;
+            set(summary, "system", "gpus",
+                json_pack("[{ss sI s{sf}}]", "gpu", "GPU-1", "memory_total_bytes", mib * 1048576,
+                          "utilization", "mean", j ? 0.25 : 0.5));
+        }
+        assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
+        assert_int_equal(strncmp(text, "Not comparable:\n", 16), 0);
+        if (strncmp(text + 16, says[i], strlen(says[i])) != 0)
+            fail_msg("\"%s\" is not the first of: %s", says[i], text);
+        assert_int_equal(text[16 + strlen(says[i])], '\n'); /* and the only one */
+        mem_free(text);
+        json_decref(base.summary);
+        json_decref(other.summary);
+    }
+}
+
+/* The mean over the GPUs of a run, where they are known; it is shown, and decides nothing. */
+static void gpus_are_shown(void **state)
+{
+    static struct side base, other;
+    char *text;
+    make_side(&base, 100, 1000, 1);
+    make_side(&other, 100, 1000, 2);
+    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
+    assert_null(strstr(text, "GPU busy"));
+    mem_free(text);
+    set(base.summary, "system", "gpus",
+        json_pack("[{ss s{sf}} {ss s{sf}} {ss sn}]", "gpu", "GPU-1", "utilization", "mean", 0.9,
+                  "gpu", "GPU-2", "utilization", "mean", 0.5, "gpu", "GPU-3", "utilization"));
+    set(other.summary, "system", "gpus",
+        json_pack("[{ss s{sf}}]", "gpu", "GPU-1", "utilization", "mean", 0.35));
+    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
+    char *row = strstr(text, "GPU busy");
+    assert_non_null(row);
+    row[strcspn(row, "\n")] = 0;
+    assert_string_equal(row, "GPU busy             70 %       35 %     -50 %");
+    mem_free(text);
+    json_decref(base.summary);
+    json_decref(other.summary);
+}
+
 static void set_steps(json_t *summary, double median, double p99)
 {
     json_t *step_time = (json_t *)json_find(summary, "step_time");
@@ -321,6 +436,7 @@ int main(void)
         cmocka_unit_test(intervals_hold_their_promise),
         cmocka_unit_test(a_true_change_is_found),
         cmocka_unit_test(near_the_threshold_nothing_flips),
+        cmocka_unit_test(as_many_more_steps_do_decide),
 #endif
         cmocka_unit_test(the_same_input_gives_the_same_interval),
         cmocka_unit_test(blocks_follow_the_dependence),
@@ -330,6 +446,8 @@ int main(void)
         cmocka_unit_test(more_steps_decide),
         cmocka_unit_test(time_and_memory_decide),
         cmocka_unit_test(incomparable_runs_say_so_first),
+        cmocka_unit_test(every_difference_counts),
+        cmocka_unit_test(gpus_are_shown),
         cmocka_unit_test(without_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
