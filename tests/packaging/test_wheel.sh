@@ -2,10 +2,12 @@
 # test_wheel.sh WHEEL: the wheel in an environment that has nothing else: no torch, no pip config.
 #
 # What must hold: the command runs, finds its Python part beside itself, and a program without torch
-# passes through it untouched.
+# passes through it untouched. Where the tree's .venv has a PyTorch for the same Python, the environment
+# is then shown that, and the steps of a training are counted.
 set -euo pipefail
 
 wheel=$(realpath "$1")
+tree=$(realpath "$(dirname "$0")/../..")
 python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -51,4 +53,29 @@ PATH="$bin:$PATH" "$bin/leat" run --run-name one -- python -c 'print(1)' >out 2>
 status=0
 PATH="$bin:$PATH" "$bin/leat" run -q -- python -c 'raise SystemExit(7)' || status=$?
 [ "$status" -eq 7 ] || fail "exit status 7 came back as $status"
+
+# What a Python is compiled for, and where its packages are; the path, which may have blanks, last.
+place='import sys, sysconfig; print(sys.hexversion >> 16, sysconfig.get_path("platlib"))'
+read -r needs torch_site < <("$tree/.venv/bin/python" -c "import torch; $place" 2>/dev/null) || needs=none
+read -r is site < <("$bin/python" -c "$place")
+if [ "$needs" = "$is" ]; then
+    echo "$torch_site" >"$site/torch_of_the_tree.pth"
+    cat >train.py <<'PYTHON'
+import leat, sys, torch
+assert leat.__file__.startswith(sys.prefix), f"leat is {leat.__file__}, not the wheel's"
+data = torch.utils.data.TensorDataset(torch.rand(40, 8), torch.rand(40, 1))
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(data, batch_size=4):
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+PYTHON
+    PATH="$bin:$PATH" "$bin/leat" run --run-name training train.py 2>err || fail "the training failed: $(cat err)"
+    steps=$("$bin/python" -c 'import json; print(json.load(open("logs/training/final_summary.json"))["step_time"]["steps"])')
+    [ "$steps" = 10 ] || fail "of 10 steps $steps were counted: $(cat err)"
+    echo 'counts the steps of a training'
+else
+    echo "no training: .venv has no PyTorch for this Python"
+fi
 echo "the wheel works: $(basename "$wheel")"
