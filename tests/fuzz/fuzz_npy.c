@@ -1,11 +1,13 @@
-/* fuzz_npy.c: any bytes as a .npy file. What is let through is then read to its last sample: a
- * refusal has a sentence, and nothing is read outside the file. */
+/* fuzz_npy.c: any bytes as a .npy file, and as a member of a .npz. What is let through is then read
+ * to its last sample: a refusal has a sentence, and nothing is read outside the file. */
 #include "leat/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define OFFSET 7 /* of the member: no multiple of anything */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,20 +32,51 @@ static void read_all(struct leat_source *source)
     leat_loader_close(loader);
 }
 
+/* The bytes in the middle of a file, between others: as a member of a .npz lies in it. What is read
+ * of them is the same, and none of the others: no size but the member's own limits it. */
+static int open_member(const uint8_t *data, size_t size, int *ret_fd, struct leat_source **source,
+                       struct leat_err *err)
+{
+    static const uint8_t others[4096];
+    char path[64];
+    int fd = *ret_fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (write(fd, others, OFFSET) != OFFSET || write(fd, data, size) != (ssize_t)size ||
+        write(fd, others, sizeof others) != sizeof others)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    struct leat_npy_part part = {path, "member", OFFSET, (int64_t)size};
+    return leat_source_npy_parts(&part, 1, source, err);
+}
+
+static void check_member(const uint8_t *data, size_t size, int expected, int64_t count)
+{
+    struct leat_source *source;
+    struct leat_err err = {""};
+    int fd, got = open_member(data, size, &fd, &source, &err);
+    if (got != expected || (got == 0 && leat_source_count(source) != count))
+        abort();
+    if (got == 0) {
+        read_all(source);
+        leat_source_unref(source);
+    }
+    close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
     struct leat_source *source;
     struct leat_err err = {""};
+    int64_t count = 0;
     int fd = memfd_create("fuzz", MFD_CLOEXEC);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
         return 0;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     const char *paths[] = {path};
-    if (leat_source_npy(paths, NULL, 1, &source, &err) == 0) {
-        uint64_t bytes =
-            (uint64_t)leat_source_count(source) * leat_source_field(source, 0)->row_bytes;
-        if (bytes > size)
+    int got = leat_source_npy(paths, NULL, 1, &source, &err);
+    if (got == 0) {
+        count = leat_source_count(source);
+        if ((uint64_t)count * leat_source_field(source, 0)->row_bytes > size)
             abort();
         read_all(source);
         leat_source_unref(source);
@@ -51,5 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     close(fd);
+    if (size) /* an empty file is refused by another name */
+        check_member(data, size, got, count);
     return 0;
 }
