@@ -6,7 +6,7 @@
 # used as it was brought along: `make build` links both statically and the extension is abi3, so
 # build/leat and build/python are all that has to travel.
 #
-#     tools/gpu-check.sh                 all of it, some six minutes
+#     tools/gpu-check.sh                 all of it, some eight minutes
 #     tools/gpu-check.sh training calls  only these parts
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
