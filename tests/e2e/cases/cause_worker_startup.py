@@ -2,7 +2,8 @@
 # e2e: cause = WORKER_STARTUP
 # e2e: says = persistent_workers
 # e2e: forbid = WAIT_HEAVY
-"""A dataset with 100 MB of captions, pickled to workers that are spawned anew for each epoch."""
+"""A dataset with 500 MB of articles, pickled to each of two workers that are spawned anew for each
+epoch."""
 
 import time
 
@@ -11,15 +12,15 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 
-class Captions(Dataset):
+class Articles(Dataset):
     def __init__(self):
-        self.captions = [f"{number:07d} a photo of " + "x" * 80 for number in range(1_000_000)]
+        self.articles = [f"{number:06d} " + "x" * 493 for number in range(1_000_000)]
 
     def __len__(self):
         return 8 * 11
 
     def __getitem__(self, index):
-        return torch.full((64,), float(len(self.captions[index]))), index % 10
+        return torch.full((64,), float(len(self.articles[index]))), index % 10
 
 
 class Net(nn.Module):
@@ -36,7 +37,7 @@ def main():
     torch.set_num_threads(1)
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    loader = DataLoader(Captions(), batch_size=8, num_workers=2, multiprocessing_context="spawn")
+    loader = DataLoader(Articles(), batch_size=8, num_workers=2, multiprocessing_context="spawn")
     steps = 0
     for _epoch in range(3):
         for x, y in loader:
