@@ -247,6 +247,11 @@ static json_t *find_notes(const json_t *before, const struct step_series *b, con
                   json_find_number(y, "num_workers", NAN));
     differ_text(list, "node", json_find_text(before, "run.node", NULL),
                 json_find_text(after, "run.node", NULL));
+    const json_t *gpus = json_find(before, "run.devices"),
+                 *others = json_find(after, "run.devices");
+    if (json_array_size(gpus) > 0 && json_array_size(gpus) == json_array_size(others) &&
+        !json_equal(gpus, others))
+        differ(list, "the runs used other GPUs; models are told apart by their memory only");
     differ_number(list, "CPU cores", json_find_number(before, "system.cpus", NAN),
                   json_find_number(after, "system.cpus", NAN));
     differ_text(list, "torch", json_find_text(before, "run.torch", NULL),

@@ -385,6 +385,17 @@ static void gpus_are_shown(void **state)
     assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
     assert_null(strstr(text, "GPU busy"));
     mem_free(text);
+    /* A summary has no names of models: other devices are worth a note. */
+    const char *note = "- the runs used other GPUs; models are told apart by their memory only\n";
+    set(base.summary, "run", "devices", json_pack("[s]", "GPU-1"));
+    set(other.summary, "run", "devices", json_pack("[s]", "GPU-1"));
+    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
+    assert_null(strstr(text, note));
+    mem_free(text);
+    set(other.summary, "run", "devices", json_pack("[s]", "GPU-2"));
+    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
+    assert_non_null(strstr(text, note));
+    mem_free(text);
     set(base.summary, "system", "gpus",
         json_pack("[{ss s{sf}} {ss s{sf}} {ss sn}]", "gpu", "GPU-1", "utilization", "mean", 0.9,
                   "gpu", "GPU-2", "utilization", "mean", 0.5, "gpu", "GPU-3", "utilization"));
