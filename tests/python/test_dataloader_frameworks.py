@@ -1,0 +1,47 @@
+"""leat.DataLoader in the hands of frameworks that read its attributes and make loaders of it. Each test
+is skipped where its framework is not installed; none of them is needed for anything else."""
+
+import pytest
+import torch
+from loader_kit import leat, numbers
+from torch.utils.data import TensorDataset
+
+
+def test_accelerate():
+    """prepare() makes a loader of torch's class of it: the same samples, and not lowered."""
+    accelerate = pytest.importorskip("accelerate")
+    loader = leat.DataLoader(torch.arange(23), 4, True, drop_last=True)
+    prepared = accelerate.Accelerator(cpu=True).prepare(loader)
+    for _ in range(2):
+        seen = numbers(prepared)
+        assert len(seen) == len(set(seen)) == 20 and set(seen) <= set(range(23))
+    assert len(prepared) == len(loader) and prepared.dataset is loader.dataset
+    skipped = accelerate.skip_first_batches(leat.DataLoader(torch.arange(23), 4), 2)
+    assert numbers(skipped) == list(range(8, 23))
+
+
+def test_lightning():
+    """A trainer takes batches from the very loader that it was given, in C."""
+    lightning = pytest.importorskip("pytorch_lightning")
+
+    class Model(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.seen = []
+
+        def training_step(self, batch, number):
+            self.seen += batch[0][:, 0].tolist()
+            return self.layer(batch[0]).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    rows = TensorDataset(torch.arange(23.0).reshape(23, 1))
+    loader = leat.DataLoader(rows, 4, True, seed=1)
+    model = Model()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, **quiet)
+    trainer.fit(model, loader)
+    assert loader.plan().lowered and loader.stats().batches >= 2 * 6
+    assert sorted(model.seen) == sorted(2 * list(range(23)))
