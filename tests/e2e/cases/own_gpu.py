@@ -1,5 +1,5 @@
-# e2e: expect = COMPUTE_BOUND, BALANCED
-# e2e: healthy = yes
+# e2e: expect = COMPUTE_BOUND, BALANCED, HIGH_CPU
+# e2e: forbid = INPUT_BOUND, WAIT_HEAVY, THROTTLED, LOW_GPU_UTILIZATION, HIGH_GPU_MEM, HIGH_GPU_TEMP
 # e2e: gpus = own
 """One of two GPUs is this training's, by the word of NVIDIA's library: that one alone is sampled."""
 
