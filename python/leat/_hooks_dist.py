@@ -1,7 +1,10 @@
 """Blocked on others: collectives, other threads of the process, and who this rank is.
 
-DistributedDataParallel reduces gradients from C++ inside the backward; that is not seen here. The
-collectives a script calls itself are.
+DistributedDataParallel reduces gradients from C++ inside the backward, and waits for the other ranks
+in a callback that autograd calls at the end of it. A callback of leat's, which is called before that
+one, tells when this rank's own gradients were there. It is asked for when the gradient of the model's
+output is: that is inside of the backward, and before any parameter has its gradient. The collectives
+that a script calls itself are seen as calls.
 """
 
 import os
@@ -71,6 +74,49 @@ def make_sync(name, compiling, mark=lambda begins: None):
     return make
 
 
+MOST_LOOKED_AT = 100  # values of an output: a tensor is among the first
+
+
+def _first_with_gradient(torch, output):
+    """The first tensor of a model's output that will be given a gradient; None: there is none."""
+    waiting = [output]
+    for _ in range(MOST_LOOKED_AT):
+        if not waiting:
+            break
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                return value
+        elif isinstance(value, dict):
+            waiting.extend(reversed(list(value.values())[:MOST_LOOKED_AT]))
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(reversed(value[:MOST_LOOKED_AT]))
+    return None
+
+
+def make_parallel_forward(torch, compiling):
+    queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+
+    def gradient_comes(gradient):
+        queue_callback(_core.reduces)
+
+    def make(original):
+        def _post_forward(self, *args, **kwargs):
+            output = original(self, *args, **kwargs)
+            if not compiling():
+                try:
+                    tensor = _first_with_gradient(torch, output)
+                    if tensor is not None:
+                        tensor.register_hook(gradient_comes)
+                except Exception:
+                    _patch.missing("DistributedDataParallel: output")
+            return output
+
+        return _post_forward
+
+    return make
+
+
 def _local_rank():
     for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"):
         try:
@@ -126,6 +172,9 @@ def install(torch):
     original = getattr(inner, "init_process_group", None)
     if _patch.patch(inner, "init_process_group", _make_init):
         _patch.replace(dist, "init_process_group", inner.init_process_group, original)
+    parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    make = make_parallel_forward(torch, compiling)
+    _patch.patch(parallel, "_post_forward", make, "DistributedDataParallel")
     work = getattr(dist, "Work", None)
     if work is not None:  # a C type: where it cannot be changed, handles are not seen
         _patch.patch(work, "wait", make_sync("wait", compiling, collective), "Work.wait")

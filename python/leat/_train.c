@@ -13,6 +13,11 @@
 HOT_DATA static int backwards; /* open now, in all threads */
 HOT_DATA static int trained;   /* there was one */
 
+/* Since when the gradients of the open backward are there, and DistributedDataParallel waits until
+ * all ranks have theirs; 0: it does not, or not yet. */
+HOT_DATA static uint64_t reduces_ns;
+#define REDUCTION_LEAST_NS 20000 /* below it is what a look at a finished one takes */
+
 /* Set once by the hooks; all owned. */
 static PyObject *begin_rare, *number_of, *is_nested;
 HOT_DATA static PyObject *str_leat;
@@ -64,6 +69,13 @@ static void backward_dealloc(struct backward *b)
     Py_DECREF(type);
 }
 
+COLD static void tell_reduction(uint64_t t1)
+{
+    if (t1 >= reduces_ns + REDUCTION_LEAST_NS)
+        leat_record(LEAT_REC_SYNC, 0, leat_recorder_name("gradient reduction"), 0, reduces_ns, t1);
+    reduces_ns = 0;
+}
+
 HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
 {
     struct here *here = core_here();
@@ -75,6 +87,8 @@ HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject 
     PyObject *result = PyObject_Call(b->original, args, kwargs);
     uint64_t t1 = leat_now_ns();
     backwards--;
+    if (reduces_ns)
+        tell_reduction(t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_end(here, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
@@ -190,6 +204,14 @@ HOT static PyObject *train_end_step(PyObject *self, PyObject *const *given, Py_s
     Py_RETURN_NONE;
 }
 
+/* At the end of a backward, by autograd: in whatever thread was last at it. */
+static PyObject *train_reduces(PyObject *self, PyObject *unused)
+{
+    if (backwards && !reduces_ns)
+        reduces_ns = leat_now_ns();
+    Py_RETURN_NONE;
+}
+
 static PyObject *train_on_step(PyObject *self, PyObject *args)
 {
     PyObject *given[3];
@@ -209,6 +231,7 @@ HOT int train_seen(void)
 void train_forget(void)
 {
     backwards = trained = 0;
+    reduces_ns = 0;
 }
 
 static PyMethodDef train_methods[] = {
@@ -217,6 +240,8 @@ static PyMethodDef train_methods[] = {
     {"end_step",   (PyCFunction)(void (*)(void))train_end_step,   METH_FASTCALL,
      "end_step(optimizer, args, kwargs) of a hook."                                                                          },
     {"on_step",    train_on_step,                                 METH_VARARGS,  "on_step(begin_rare, number_of, is_nested)."},
+    {"reduces",    train_reduces,                                 METH_NOARGS,
+     "reduces(): the gradients of this rank are there, those of others are waited for."                                      },
     {NULL,         NULL,                                          0,             NULL                                        },
 };
 

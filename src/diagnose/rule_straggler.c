@@ -5,19 +5,18 @@
  * the script:
  *
  *     late in        rank 1 (late)   [   input   ][fw][bw]          others wait inside
- *                    rank 0          [in][fw][   backward ]         backward (DDP reduces there)
+ *     input          rank 0          [in][fw][   backward ]         backward (NCCL: on the device)
  *
- *     late in        rank 1 (late)   [in][fw][   bw    ][s]         a collective of the script's
- *     backward       rank 0          [in][fw][bw][  sync  ]         own: sync
+ *     late in        rank 1 (late)   [in][fw][   bw    ][s]         sync: a collective of the
+ *     backward       rank 0          [in][fw][bw][  sync  ]         script's own, or DDP's
  *
  *     late before    rank 0 (late)   [   input   ][fw][bw]          forward (DDP broadcasts the
  *     a broadcast    rank 1          [in][   forward ][bw]          buffers of rank 0 there)
  *
  * So the cost of a rank is what the others spent in one of three sets of phases beyond what it
  * spent there itself: sync; sync and backward; those and forward. The set that shows most is where
- * the waiting is, and the cause is looked for outside of it. Under DistributedDataParallel a rank
- * that computes its backward slowly stays unseen: every rank's backward ends with the reduction, so
- * all are equally long.
+ * the waiting is, and the cause is looked for outside of it. A rank that computes its backward
+ * slowly and reduces by NCCL stays unseen: the host does not wait in it, so all are equally long.
  *
  * Ranks are aligned by step number. Means over the aligned steps are compared, which also charges
  * an optimizer that is slow in step k with the waiting in step k + 1. The slowest 1 % of steps are

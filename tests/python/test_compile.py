@@ -49,6 +49,21 @@ SCENARIOS = {
         return total
     epoch(DataLoader(Rows(21), batch_size=3))
     """,
+    "data parallel": """
+    import torch.distributed as dist
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    parallel = nn.parallel.DistributedDataParallel(model)
+    step = torch.compile(parallel, backend=BACKEND)
+    @torch.compile(backend=BACKEND)
+    def doubled(x):
+        return parallel(x) * 2
+    for x, y in DataLoader(Rows(21), batch_size=3):
+        nn.functional.cross_entropy(step(x), y).backward()
+        nn.functional.cross_entropy(doubled(x), y).backward()
+        opt.step()
+    dist.destroy_process_group()
+    """,
     "transfers": """
     @torch.compile(backend=BACKEND)
     def forward(x):
@@ -111,7 +126,7 @@ def test_same_graphs(train, tmp_path, backend, optimizer):
     assert len(main.of("compile")) >= len(SCENARIOS)
     assert len(main.batches()) == 7 * len(SCENARIOS)
     # A compiled optimizer steps as one that is not.
-    assert len(main.of("backward")) == 4 * 7 and len(main.of("optimizer")) == 3 * 7
+    assert len(main.of("backward")) == 6 * 7 and len(main.of("optimizer")) == 4 * 7
 
 
 def test_compile_spans_survive_a_reset(train):
