@@ -63,6 +63,10 @@ void scene_done(struct scene *s);
 struct what_if scene_model(const struct scene *s);
 void model_scale(struct what_if *w, double make_ms); /* the same spread around another mean */
 
+/* How many workers, at the most `most`, keep up with the step and with the device, if it has a
+ * clock. */
+int scene_workers(const struct scene *s, const struct what_if *w, int most);
+
 /* The costliest line of a part that stands for itself (a user's line, or a library's that no line
  * of the user called); NULL: none was seen. */
 const struct line_fact *scene_top_line(const struct scene *s, enum leat_part part);

@@ -344,6 +344,11 @@ struct what_if scene_model(const struct scene *s)
     return w;
 }
 
+int scene_workers(const struct scene *s, const struct what_if *w, int most)
+{
+    return what_if_workers(w, most, device_work_ms(s->facts, s->rank));
+}
+
 double pipe_bytes(const struct scene *s)
 {
     const struct part_stats *pipe = s->pickle.n > 0 ? &s->pickle : &s->unpickle;

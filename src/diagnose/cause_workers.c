@@ -39,7 +39,7 @@ int no_overlap(const struct scene *s, struct finding *f)
                                         : 1 - s->read_share - s->blocked_share;
     double most = larger(2, floor(s->cores / larger(wants, 0.05)));
     most = most < WORKERS_MOST ? most : WORKERS_MOST;
-    w.workers = (int)larger(2, what_if_workers(&w, (int)most));
+    w.workers = (int)larger(2, scene_workers(s, &w, (int)most));
     finding_cause(f, "NO_OVERLAP");
     place_loader(s, f);
     finding_advise(f,
@@ -207,8 +207,9 @@ int too_few_workers(const struct scene *s, struct finding *f)
     int have = (int)s->loader->num_workers, most = workers_most(s);
     struct what_if w = scene_model(s);
     double wanted = what_if_make_ms(&w) * s->batches_per_step;
-    double needed = ceil(wanted / larger(s->rest_ms, 0.05 * s->wall_ms));
-    w.workers = what_if_workers(&w, most);
+    double demand = larger(s->rest_ms, device_work_ms(s->facts, s->rank));
+    double needed = ceil(wanted / larger(demand, 0.05 * s->wall_ms));
+    w.workers = scene_workers(s, &w, most);
     w.workers = w.workers <= have ? have + 1 : w.workers;
     finding_cause(f, "TOO_FEW_WORKERS");
     place_loader(s, f);
@@ -278,7 +279,7 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     double have = (double)s->loader->num_workers, threads = worker_threads(s);
     struct what_if w = scene_model(s);
     int most = (int)(have < floor(s->left) ? have : floor(s->left));
-    w.workers = what_if_workers(&w, most > 1 ? most : 1);
+    w.workers = scene_workers(s, &w, most > 1 ? most : 1);
     int fewer = have > s->cores; /* else it is the threads inside of them */
     finding_cause(f, "CPU_OVERSUBSCRIBED");
     place_loader(s, f);

@@ -297,13 +297,14 @@ static int next_tried(int workers)
     return workers < EACH_TRIED ? workers + 1 : workers + workers / 8;
 }
 
-int what_if_workers(const struct what_if *w, int most)
+int what_if_workers(const struct what_if *w, int most, double device_ms)
 {
     const double near = 1.02; /* what no run could tell from the best */
     struct what_if tried = *w;
     double best = INFINITY;
     for (tried.workers = 1; tried.workers <= most; tried.workers = next_tried(tried.workers))
         best = fmin(best, what_if_step_ms(&tried));
+    best = fmax(best, device_ms);
     for (tried.workers = 1; tried.workers < most; tried.workers = next_tried(tried.workers))
         if (what_if_step_ms(&tried) <= near * best)
             break;

@@ -30,9 +30,10 @@ struct what_if {
 /* Milliseconds a step, epoch starts included. */
 double what_if_step_ms(const struct what_if *w);
 
-/* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. Beyond 16 not
- * every number is tried: nobody could tell 100 workers from 101. */
-int what_if_workers(const struct what_if *w, int most);
+/* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. A device that
+ * works for `device_ms` a step takes no more batches than it can: what is shorter is no better (0:
+ * not known). Beyond 16 not every number is tried: nobody could tell 100 workers from 101. */
+int what_if_workers(const struct what_if *w, int most, double device_ms);
 
 /* Mean of the making times. */
 double what_if_make_ms(const struct what_if *w);

@@ -223,12 +223,25 @@ static void test_accumulation(void **state)
 static void test_fewest_workers_that_do(void **state)
 {
     struct what_if w = steady(58, 12, 2);
-    assert_int_equal(what_if_workers(&w, 16), 5);
-    assert_int_equal(what_if_workers(&w, 3), 3);
+    assert_int_equal(what_if_workers(&w, 16, 0), 5);
+    assert_int_equal(what_if_workers(&w, 3, 0), 3);
     w.cores = 2;
     w.make_cpu_ms = 58;
     w.rest_cpu_ms = 12;
-    assert_int_equal(what_if_workers(&w, 16), 2); /* 35 ms by the cores, 29 by two workers */
+    assert_int_equal(what_if_workers(&w, 16, 0), 2); /* 35 ms by the cores, 29 by two workers */
+}
+
+/* A device at work for 28 ms takes what two workers make; those after them would find it busy. */
+static void test_no_more_workers_than_the_device_takes(void **state)
+{
+    struct what_if w = steady(54, 12, 2);
+    assert_int_equal(what_if_workers(&w, 16, 28), 2);
+    assert_int_equal(what_if_workers(&w, 16, 18.1), 3);
+    assert_int_equal(what_if_workers(&w, 16, 5), 5); /* the host itself takes longer */
+    assert_int_equal(what_if_workers(&w, 16, 90), 1);
+    w.batches_per_step = 2; /* 28 is the work of a step, which wants two batches */
+    w.rest_ms = 24;
+    assert_int_equal(what_if_workers(&w, 16, 28), 4);
 }
 
 int main(void)
@@ -247,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_epochs_begin_empty),
         cmocka_unit_test(test_accumulation),
         cmocka_unit_test(test_fewest_workers_that_do),
+        cmocka_unit_test(test_no_more_workers_than_the_device_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
