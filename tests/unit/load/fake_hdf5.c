@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define X(type, name, arguments) type name arguments;
@@ -24,8 +25,9 @@ static void misbehave(void)
     if (strcmp(how, "leave") == 0)
         _exit(0);
     if (strcmp(how, "memory") == 0)
-        for (;;) /* ends where the process may not have more */
-            if (!malloc(64u << 20))
+        for (;;) /* ends where the process may not have more; mapped, never written to */
+            if (mmap(NULL, 64u << 20, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED)
                 abort();
     for (int fd = 3; fd < 256; fd++) /* "flood", "garbage": into whatever pipe there is */
         for (int i = 0; i < (strcmp(how, "flood") == 0 ? 1000 : 1); i++) {
