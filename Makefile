@@ -34,6 +34,11 @@ test: ## every test: C, Python, CLI, sanitizers, documents, verdict matrix
 verdicts: build ## the verdict matrix alone: real trainings, expected verdicts, score
 	@.venv/bin/python tests/e2e/matrix.py
 
+.PHONY: verdicts-thrice
+verdicts-thrice: build ## the matrix three times in a row, and once with one core kept busy
+	@.venv/bin/python tests/e2e/matrix.py --repeat 3
+	@.venv/bin/python tests/e2e/matrix.py --busy
+
 bench: build ## every benchmark
 	@tools/bench.sh all
 

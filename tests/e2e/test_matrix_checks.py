@@ -4,6 +4,7 @@ import copy
 import json
 import pathlib
 import sqlite3
+import subprocess
 import sys
 
 import pytest
@@ -207,6 +208,13 @@ def test_the_matrix_is_whole():
     assert all(case.get("beside") in names for case in cases if case.get("beside"))
     assert all(case.about for case in cases)
     assert [case.name for case in cases if not case.healthy and not case.list("forbid")] == []
+
+
+def test_make_runs_it_thrice_and_busy():
+    command = ["make", "-n", "-C", pathlib.Path(__file__).parents[2], "verdicts-thrice"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rounds = [line.split("matrix.py ")[1] for line in said.splitlines() if "matrix.py" in line]
+    assert rounds == ["--repeat 3", "--busy"]
 
 
 def test_the_matrix_of_the_gpu_is_whole():
