@@ -4,7 +4,7 @@
     .venv/bin/python bench/lines.py [--build FOLDER] [--seconds S] [--cost] [PYTHON ...]
 
 Without PYTHONs, all from 3.9 on that are at hand: the one that runs this, python3.9 and so on as the
-PATH has them, those of LEAT_PYTHONS; one of each version. For each Python and each kind of line
+PATH has them, pyenv's, those of LEAT_PYTHONS; one of each version. For each Python and each kind of line
 (bench/workloads/line_kinds.py) a process makes batches for some seconds, clocks its busy line itself,
 and is sampled meanwhile. The table has the true share of the line and what was found of it. A Python
 without numpy or Pillow leaves those kinds out.
@@ -20,6 +20,7 @@ that a line found to 90 % is not luck.
 """
 
 import argparse
+import glob
 import json
 import os
 import statistics
@@ -33,7 +34,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
 from receiver import Receiver  # noqa: E402
 
 SCRIPT = os.path.join(ROOT, "bench", "workloads", "line_kinds.py")
-KINDS = "python held numpy operator decode sleep read".split()
+KINDS = "python objects held numpy operator decode sleep read".split()
 LEAST_FOUND = 0.9
 
 
@@ -72,8 +73,10 @@ def version(python):
 def at_hand():
     """This Python, and one more of each version from 3.9 on."""
     named = [f"python3.{minor}" for minor in range(9, 15)]
+    of_pyenv = glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))
+    given = os.environ.get("LEAT_PYTHONS", "").split()
     found = {}
-    for python in [sys.executable, *named, *os.environ.get("LEAT_PYTHONS", "").split()]:
+    for python in [sys.executable, *given, *named, *sorted(of_pyenv)]:
         name = version(python)
         if name and tuple(map(int, name.split(".")))[:2] >= (3, 9):
             found.setdefault(name, python)

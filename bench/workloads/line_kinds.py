@@ -62,6 +62,23 @@ class Python(Kind):
         return len(out)
 
 
+class Pair:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+class Objects(Kind):
+    """Calls of a class: from 3.13 on the interpreter has a frame of its own there, whose code lies in
+    memory that must not be written to."""
+
+    def __getitem__(self, i):
+        t0 = clock()
+        out = sum(Pair(k, k).a for k in range(i % 2 + 60000))  # busy
+        self.busy += clock() - t0
+        self.wait()
+        return out
+
+
 class Held(Kind):
     """A call of C that keeps the GIL to itself."""
 

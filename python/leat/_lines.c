@@ -262,7 +262,7 @@ static void learn(struct lines *l, uintptr_t address)
         add_code(l, code); /* with the reference to the object: its address is its name */
     else {
         pass_over(l, address);
-        Py_XDECREF(object);
+        Py_DecRef(object); /* takes NULL */
     }
     pthread_mutex_unlock(&l->lock);
 }

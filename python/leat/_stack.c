@@ -314,7 +314,12 @@ int stack_own(struct stack_frame *ret, int most)
 }
 
 /* An address that was read from memory may no longer be that of a code. An object that was freed
- * has a link or nothing where its count was; one that has taken its place is of another type. */
+ * has a link or nothing where its count was; one that has taken its place is of another type.
+ *
+ * A code of the interpreter's own, such as that of the frame which 3.13 puts between a class that
+ * is called and its __init__, may lie in memory that is read-only. The macros of the stable ABI
+ * count there all the same, and the training would die of it; the interpreter's functions know
+ * better. */
 PyObject *stack_code(uintptr_t address)
 {
     uintptr_t head[2];
@@ -323,6 +328,6 @@ PyObject *stack_code(uintptr_t address)
     if (head[1] != (uintptr_t)code_type || head[0] == 0 || head[0] >> 32 != 0)
         return NULL;
     PyObject *code = (PyObject *)address;
-    Py_INCREF(code);
+    Py_IncRef(code);
     return code;
 }

@@ -49,7 +49,8 @@ int stack_read(const void *thread_state, int (*last)(uintptr_t code, void *conte
  * enough: some 100 ns instead of some microseconds. */
 int stack_own(struct stack_frame *ret, int most);
 
-/* A new reference to the code object at an address, or NULL when there is none. With the GIL. */
+/* A new reference to the code object at an address, or NULL when there is none. With the GIL. It is
+ * given back by Py_DecRef(), never by the macro: see there. */
 PyObject *stack_code(uintptr_t address);
 
 #endif

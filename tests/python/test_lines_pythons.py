@@ -1,0 +1,33 @@
+"""The sampler of lines in every Python that is at hand, as bench/lines.py finds them: what it reads is
+the interpreter's own memory, which differs from version to version."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import PACKAGE, ROOT
+from receiver import Receiver
+
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+
+import lines  # noqa: E402
+
+
+@pytest.mark.parametrize("python", lines.at_hand(), ids=lines.version)
+@pytest.mark.parametrize("kind", ["python", "objects"])
+def test_a_busy_line_is_found_and_nobody_dies(tmp_path, python, kind):
+    receiver = Receiver(tmp_path)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.path.dirname(PACKAGE),
+        "LEAT_SOCKET": receiver.path,
+    }
+    done = subprocess.run(
+        [python, lines.SCRIPT, kind, "1.5"], env=env, capture_output=True, text=True
+    )
+    receiver.close()
+    assert done.returncode == 0, done.stderr
+    found = [line for line in receiver.processes[0].lines if line.below < 0]
+    busiest = max(found, key=lambda line: line.ns)
+    assert busiest.file.endswith("line_kinds.py") and f'"line": {busiest.line},' in done.stdout
