@@ -51,7 +51,9 @@ def run(python, build, *arguments):
     if "ModuleNotFoundError" in done.stderr:
         return None, None
     if done.returncode:
-        sys.exit(f"{python} {' '.join(map(str, arguments))}:\n{done.stderr}")
+        sys.exit(
+            f"{python} {' '.join(map(str, arguments))} ended with {done.returncode}:\n{done.stderr}"
+        )
     return json.loads(done.stdout), receiver.processes[0]
 
 

@@ -25,8 +25,8 @@
 /* A step takes some 70 bytes. A million of them is 70 MB, holds 100 000 steps of 8 ranks whole,
  * and is read and diagnosed in less than a second (bench/report_time.py). The other tables have at
  * most 65 536 rows of some 100 bytes, less where rows have long texts, and twice as many in
- * input_hist, whose rows are short (writer_thin.c). Even if every number took its full 8 bytes and
- * every text its full length, that is less than 256 MB. */
+ * input_hist, whose rows are short (writer_thin.c). With every table full, every text as long as
+ * its source makes it and every number 6 bytes long (times up to 39 hours) that is 246 MB. */
 const struct store_limits store_limits_default = {
     .step_rows = 1000000,
     .first_steps = 1024,
