@@ -127,7 +127,7 @@ def test_waiting_samples_want_workers(bench):
     assert result["verdict"]["gain"] > 2
     assert result["verdict"]["bottleneck"] == "loader"
     assert result["model"]["steps"] >= 3
-    assert result["cached_samples_per_s"] > 0
+    assert result["cached_samples_per_s"] > 4 / 0.002  # more than four workers that wait can give
     assert 0.002 <= result["sample"]["mean_s"] < 0.02
     assert result["sample"]["p99_s"] >= 0.002
     assert now["first_batch_s"] >= 16 * 0.002
