@@ -34,7 +34,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
 from receiver import Receiver  # noqa: E402
 
 SCRIPT = os.path.join(ROOT, "bench", "workloads", "line_kinds.py")
-KINDS = "python objects held numpy operator decode sleep read".split()
+KINDS = "python held numpy operator decode sleep read".split()
 LEAST_FOUND = 0.9
 
 

@@ -69,7 +69,8 @@ class Pair:
 
 class Objects(Kind):
     """Calls of a class: from 3.13 on the interpreter has a frame of its own there, whose code lies in
-    memory that must not be written to."""
+    memory that must not be written to. (Some of the time belongs to the line in Pair, which is the
+    user's too: for tests/python/test_lines_pythons.py, and no figure.)"""
 
     def __getitem__(self, i):
         t0 = clock()
