@@ -1,9 +1,11 @@
 """leat.DataLoader in the hands of frameworks that read its attributes and make loaders of it. Each test
 is skipped where its framework is not installed; none of them is needed for anything else."""
 
+import os
+
 import pytest
 import torch
-from loader_kit import leat, numbers
+from loader_kit import leat, leat_data, numbers
 from torch.utils.data import TensorDataset
 
 
@@ -45,3 +47,29 @@ def test_lightning():
     trainer.fit(model, loader)
     assert loader.plan().lowered and loader.stats().batches >= 2 * 6
     assert sorted(model.seen) == sorted(2 * list(range(23)))
+
+
+def test_hugging_face(tmp_path):
+    """A Trainer whose get_train_dataloader() gives the loader takes its batches from it, in C."""
+    transformers = pytest.importorskip("transformers")
+    loader = leat.DataLoader(leat_data.Tensors(x=torch.arange(23.0).reshape(23, 1)), 4, True)
+    seen = []
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+
+        def forward(self, x):
+            seen.extend(x[:, 0].tolist())
+            return {"loss": self.layer(x).sum()}
+
+    class Trainer(transformers.Trainer):
+        def get_train_dataloader(self):
+            return loader
+
+    options = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True}
+    arguments = transformers.TrainingArguments(os.fspath(tmp_path), num_train_epochs=2, **options)
+    Trainer(Model(), arguments).train()
+    assert loader.plan().lowered and loader.stats().batches == 2 * 6
+    assert sorted(seen) == sorted(2 * list(range(23)))
