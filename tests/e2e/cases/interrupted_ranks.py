@@ -4,7 +4,7 @@
 # e2e: interrupt = press Ctrl-C
 # e2e: exit = 1
 # e2e: ended = interrupted
-# e2e: stderr = SIGINT
+# e2e: stderr = SIGINT|got signal: 2
 """Ctrl-C in the terminal of two ranks: torchrun fails, and the run was interrupted all the same."""
 
 import os
