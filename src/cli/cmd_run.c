@@ -428,7 +428,7 @@ const struct command command_run = {
              "  --logs-dir DIR    where the run's folder goes (default: logs)\n"
              "  --max-steps N     record the first N steps only; the training goes on\n"
              "  --no-probe        do not count what the training asks of CUDA (LD_PRELOAD)\n"
-             "  --json            print the summary as JSON instead of text: one line, the last\n"
+             "  --json            print the summary as JSON, not as text: one line, the last\n"
              "                    on stderr (stdout is the training's)\n"
              "  -q, --quiet       print nothing, also with --json; only write the files. What\n"
              "                    went wrong is still said\n"
