@@ -18,7 +18,8 @@ int json_parse(const char *text, size_t bytes, json_t **ret_object, struct leat_
 char *json_to_text(const json_t *value);
 /* The same on one line, for where other lines stand around it. */
 char *json_to_line(const json_t *value);
-/* The indented form into a file: to `path`.tmp and renamed, so that readers see the old file or the new one.
+/* The indented form into a file: to `path`.tmp and renamed, so that readers see the old file or the
+ * new one.
  */
 int json_write_file(const char *path, const json_t *value, struct leat_err *err);
 
