@@ -110,9 +110,10 @@ static void test_workers_on_the_core_of_the_step(void **state)
     near(what_if_step_ms(&w), 12, 0.001);
 }
 
-/* Workloads of bench/what_if.py on two cores with two workers: sharing the core of the training is
- * a doubt that leaves a prediction (cause.h: RANGE_MOST) to all whose step waits, or computes for
- * less than the making waits; not to one that computes beside makers that compute. */
+/* Workloads like those of bench/what_if.py, in round figures, on two cores with two workers. That
+ * the core of the training is shared is a doubt that leaves a prediction (cause.h: RANGE_MOST) to
+ * all whose step mostly waits or whose making does; not to a step that computes beside makers that
+ * compute. */
 static void test_doubt_of_a_busy_step(void **state)
 {
     static const struct {
