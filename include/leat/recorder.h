@@ -199,8 +199,9 @@ struct leat_cuda_total {
 #define LEAT_PROBE_READ "leat_probe_read"
 typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_totals);
 
-/* And one that is told whom to call at the first call, or at once where there was one: whoever has
- * not been called need not ask. A forked child begins at nothing, and is told of its own first. */
+/* And one that is told whom to call at the first call of each thread, or at once where there was
+ * one: whoever has not been called need not ask. A forked child begins at nothing, and is told of
+ * its own. */
 #define LEAT_PROBE_MEET "leat_probe_meet"
 typedef void (*leat_probe_meet_fn)(void (*met)(void));
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "leat/recorder.h"
+#include "probe/gpu_clock.h"
 #include "fake_cuda.h"
 
 #include <string.h>
@@ -362,7 +363,7 @@ static void a_costly_clock_leaves_steps_out(void **state)
 /* What a pause would pay for is not spent on the steps that come after it. */
 static void a_pause_pays_for_few_steps(void **state)
 {
-    enum { QUICK = 150, LEAST_EVENT_NS = 10000, CREDIT_NS = 500000 };
+    enum { QUICK = 150, LEAST_EVENT_NS = 10000, CREDIT_NS = 500000 * GPU_CLOCK_SLOWED };
     struct timespec pause = {1, 0};
     nanosleep(&pause, NULL);
     step(LEAT_CLOCK_SYNC);

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <cmocka.h>
 
@@ -66,7 +67,7 @@ static void a_process_without_cuda_has_nothing_to_tell(void **state)
     assert_int_equal(leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals), 0);
 }
 
-static int early, late;
+static atomic_int early, late; /* a thread at its first call tells */
 
 static void meet_early(void)
 {
