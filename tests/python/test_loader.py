@@ -358,7 +358,7 @@ for seconds in (stats.order_s, stats.read_s, stats.layout_s, stats.wait_s, stats
     engine = run.main.engines[0]
     told = engine.order_ns, engine.read_ns, engine.layout_ns, engine.wait_ns, engine.help_ns
     assert told == tuple(map(int, run.stdout.split()))
-    assert engine.order_ns > 0 and engine.read_ns > 0 and engine.wait_ns > 0
+    assert engine.order_ns > 0 and engine.read_ns > 0  # a quick engine is never waited for
 
 
 def test_counts_where_batches_differ(train):
