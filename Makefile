@@ -12,7 +12,7 @@ DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
-.PHONY: help build demo test verdicts bench bench-overhead bench-loader bench-loader-cost \
+.PHONY: help build demo test verdicts verdicts-thrice bench bench-overhead bench-loader bench-loader-cost \
         bench-what-if bench-lines bench-long wheel fresh install format lint asan tsan clean
 
 help: ## what there is
@@ -34,7 +34,6 @@ test: ## every test: C, Python, CLI, sanitizers, documents, verdict matrix
 verdicts: build ## the verdict matrix alone: real trainings, expected verdicts, score
 	@.venv/bin/python tests/e2e/matrix.py
 
-.PHONY: verdicts-thrice
 verdicts-thrice: build ## the matrix three times in a row, and once with one core kept busy
 	@.venv/bin/python tests/e2e/matrix.py --repeat 3
 	@.venv/bin/python tests/e2e/matrix.py --busy

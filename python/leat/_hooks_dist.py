@@ -98,7 +98,13 @@ def make_parallel_forward(torch, compiling):
     queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
     def gradient_comes(gradient):
-        queue_callback(_core.reduces)
+        try:
+            queue_callback(_core.reduces)
+        except Exception:  # the user's backward goes on
+            _patch.missing("DistributedDataParallel: callback")
+
+    # Who saves an output is not warned of a hook that is not theirs.
+    gradient_comes.__torch_unserializable__ = True
 
     def make(original):
         def _post_forward(self, *args, **kwargs):

@@ -274,3 +274,22 @@ def test_backward_is_still_a_function_to_others(train):
     """)
     assert len(run.main.of("backward", without=ERROR)) == 1
     assert len(run.main.of("backward")) == 2
+
+
+def test_an_output_of_data_parallel_is_the_users(train):
+    """It carries a hook of leat's, of which torch would warn when it is saved."""
+    run = train("""
+    import io
+    import warnings
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    warnings.simplefilter("error")
+    output = nn.parallel.DistributedDataParallel(net())(torch.ones(2, 4))
+    torch.save(output, io.BytesIO())
+    output.sum().backward()
+    print("saved", output._backward_hooks is not None)
+    dist.destroy_process_group()
+    """)
+    assert run.stdout.split() == ["saved", "True"]
+    assert len(run.main.of("backward")) == 1
