@@ -1,69 +1,124 @@
-/* probe.c: what one call costs through the probe, beside the same call without it.
+/* probe.c: what one call of CUDA costs through the probe, beside the same call past it.
  *
- * The callee does nearly nothing (tests/unit/probe), so that what is seen is the wrapper: two reads
- * of the clock, three additions, one indirect call. Rounds take turns and the best of each side
- * counts, so that a busy machine makes both slower and not one.
+ *     build/bench/probe LIBRARY [CALLS]
  *
- *     build/bench/probe [CALLS]
+ * LIBRARY is a libcudart: CUDA's own, on a machine with a GPU; or that of the tests
+ * (build/tests/unit/probe/libcudart.so.99), whose functions do nearly nothing. Asked is for as
+ * little as CUDA can be asked for: whether an event has passed, and to copy no bytes of pageable
+ * memory. What the probe adds is two reads of the clock, three additions and one indirect call, and
+ * for a copy a look at what memory it is. Rounds of calls take turns and the median counts, so that
+ * a busy machine makes both slower and not one.
  */
+#include "leat/recorder.h"
+
 #include "base/clock.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 15 };
+enum { ROUNDS = 101 };
 
-extern _Atomic long fake_calls; /* the callee's: so that its library is linked at all */
+/* The probe's. */
 extern int cudaEventQuery(void *event);
 extern int cudaMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream);
+extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 
-static double best_ns(double best, uint64_t start_ns, long calls)
+/* An event that has passed; NULL of a library that makes none. */
+static void *passed_event(void *library)
 {
-    double ns = (double)(clock_now_ns() - start_ns) / (double)calls;
-    return best == 0 || ns < best ? ns : best;
+    int (*create)(void **) = (int (*)(void **))dlsym(library, "cudaEventCreate");
+    int (*record)(void *, void *) = (int (*)(void *, void *))dlsym(library, "cudaEventRecord");
+    int (*wait)(void) = (int (*)(void))dlsym(library, "cudaDeviceSynchronize");
+    void *event = NULL;
+    if (create && record && wait && (create(&event) || record(event, NULL) || wait())) {
+        fprintf(stderr, "CUDA makes no event here: is there a GPU?\n");
+        exit(2);
+    }
+    return event;
+}
+
+typedef int query_fn(void *event);
+typedef int copy_fn(void *to, const void *from, size_t n, int kind, void *stream);
+
+static double query_ns(query_fn *query, void *event, long calls)
+{
+    uint64_t start_ns = clock_now_ns();
+    for (long i = 0; i < calls; i++)
+        query(event);
+    return (double)(clock_now_ns() - start_ns) / (double)calls;
+}
+
+static double copy_ns(copy_fn *copy, long calls)
+{
+    static char from[64], to[64];
+    uint64_t start_ns = clock_now_ns();
+    for (long i = 0; i < calls; i++)
+        copy(to, from, 0, 1, NULL); /* 1: to the device */
+    return (double)(clock_now_ns() - start_ns) / (double)calls;
+}
+
+static uint64_t counted(void)
+{
+    struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT] = {0};
+    uint64_t n = 0;
+    leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals);
+    for (int i = 0; i < LEAT_CUDA_CLASSES_COUNT; i++)
+        n += totals[i].n;
+    return n;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct side {
+    double without[ROUNDS], with[ROUNDS], added[ROUNDS];
+};
+
+static double median(double values[ROUNDS])
+{
+    qsort(values, ROUNDS, sizeof *values, compare);
+    return values[ROUNDS / 2];
+}
+
+static void show(const char *what, struct side *s)
+{
+    for (int i = 0; i < ROUNDS; i++)
+        s->added[i] = s->with[i] - s->without[i];
+    printf("%-10s %8.1f %8.1f %8.1f\n", what, median(s->without), median(s->with),
+           median(s->added));
 }
 
 int main(int argc, char **argv)
 {
-    long calls = argc > 1 ? strtol(argv[1], NULL, 10) : 1000000;
-    void *library = dlopen("libcudart.so.99", RTLD_LAZY | RTLD_NOLOAD);
-    int (*query)(void *) = library ? (int (*)(void *))dlsym(library, "cudaEventQuery") : NULL;
-    int (*copy)(void *, const void *, size_t, int, void *) =
-        library
-            ? (int (*)(void *, const void *, size_t, int, void *))dlsym(library, "cudaMemcpyAsync")
-            : NULL;
+    long calls = argc > 2 ? strtol(argv[2], NULL, 10) : 10000;
+    void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
+    query_fn *query = library ? (query_fn *)dlsym(library, "cudaEventQuery") : NULL;
+    copy_fn *copy = library ? (copy_fn *)dlsym(library, "cudaMemcpyAsync") : NULL;
     if (!query || !copy || calls <= 0) {
-        fprintf(stderr, "usage: probe [CALLS]; built with its tests, beside them\n");
+        fprintf(stderr, "usage: probe LIBRARY [CALLS]%s%s\n", argc > 1 ? ": " : "",
+                argc > 1 && !library ? dlerror() : "");
         return 2;
     }
-    static char host[4096], device[4096];
-    double direct = 0, probed = 0, copied = 0, copied_probed = 0;
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t t = clock_now_ns();
-        for (long i = 0; i < calls; i++)
-            query(NULL);
-        direct = best_ns(direct, t, calls);
-        t = clock_now_ns();
-        for (long i = 0; i < calls; i++)
-            cudaEventQuery(NULL);
-        probed = best_ns(probed, t, calls);
-        t = clock_now_ns();
-        for (long i = 0; i < calls; i++)
-            copy(device, host, 1, 1, NULL);
-        copied = best_ns(copied, t, calls);
-        t = clock_now_ns();
-        for (long i = 0; i < calls; i++)
-            cudaMemcpyAsync(device, host, 1, 1, NULL);
-        copied_probed = best_ns(copied_probed, t, calls);
+    static struct side asked, copied;
+    void *event = passed_event(library);
+    uint64_t before = counted();
+    for (int i = 0; i < ROUNDS; i++) {
+        asked.without[i] = query_ns(query, event, calls);
+        asked.with[i] = query_ns(cudaEventQuery, event, calls);
+        copied.without[i] = copy_ns(copy, calls);
+        copied.with[i] = copy_ns(cudaMemcpyAsync, calls);
     }
-    if (fake_calls != 4 * ROUNDS * calls) {
-        fprintf(stderr, "%ld calls arrived, %ld were made\n", (long)fake_calls, 4 * ROUNDS * calls);
+    if (counted() - before != (uint64_t)(2 * ROUNDS * calls)) {
+        fprintf(stderr, "%llu calls were counted, %ld were made\n",
+                (unsigned long long)(counted() - before), 2 * ROUNDS * calls);
         return 1;
     }
-    printf("%-28s %8s %8s %8s\n", "ns a call", "without", "with", "added");
-    printf("%-28s %8.1f %8.1f %8.1f\n", "a call", direct, probed, probed - direct);
-    printf("%-28s %8.1f %8.1f %8.1f\n", "a copy of pageable memory", copied, copied_probed,
-           copied_probed - copied);
+    printf("%-10s %8s %8s %8s\n", "ns a call", "without", "with", "added");
+    show("query", &asked);
+    show("copy", &copied);
     return 0;
 }

@@ -4,7 +4,7 @@
 # Made for a machine with the drivers, a Python with CUDA PyTorch and perhaps nothing else. Where the
 # headers of SQLite and jansson are there, leat is built here (build-gpu/); where not, build/leat is
 # used as it was brought along: `make build` links both statically and the extension is abi3, so
-# build/leat and build/python are all that has to travel.
+# build/leat and build/python are all that has to travel, and build/bench/probe to time a call.
 #
 #     tools/gpu-check.sh                 all of it, some eight minutes
 #     tools/gpu-check.sh training calls  only these parts

@@ -8,12 +8,13 @@ Stalls of 1, 5 and 50 ms are put into each phase of a training that waits for it
 The truth does not come from leat: it is the time between two events right before and right behind
 each stall, put by the driver's own functions, where leat does not know that there is one; less what two
 such events are apart with nothing between them. leat's idle time in that phase must have grown by the
-same, within 5 %, in the steps that it followed. Then the timeline of the device, by torch's profiler
+same, within 5 %, by the median of the steps that it followed. Then the timeline of the device, by torch's profiler
 (CUPTI): of 1 ms leat must tell no less than the stall, and no more than the whole gap between two kernels.
 Then a loader that is slow, but hidden behind compute, must show no idle time; and one that is not
 hidden must. Then trainings of kernels that are too small for their launches, and of large ones: the
 truth is what the profiler says that kernels and copies take, and leat, which takes samples, may tell
-less idle time, but not more. Last, a step of many small kernels with leat and without.
+less idle time, but not more. Last, a step of many small kernels, in processes that take leat out of
+themselves and put it back.
 """
 
 import ctypes
@@ -21,9 +22,7 @@ import json
 import math
 import os
 import pathlib
-import random
 import re
-import signal
 import sqlite3
 import statistics
 import subprocess
@@ -38,7 +37,7 @@ SMALL_BARS = (-0.30, 0.05)  # idle time of small kernels, as a share, against th
 LARGE_BAR = 0.02  # idle time between launches of large kernels
 EVENTS = 64  # pairs; a step needs one
 COST_BAR = 0.01
-COST_PAIRS, COST_BLOCKS = 10, 8
+COST_PROCESSES, COST_PAIRS = 6, 60
 STALLS_MS = {1: 250, 5: 80, 50: 12}  # stall: steps
 QUIET_STEPS = 250
 TIMELINE_STEPS = 150
@@ -215,9 +214,17 @@ def followed_steps(stall, clock, step, steps):
     gains = [clock.between(before, after) for before, after in zip(looks, looks[1:])]
     # each step waits once for a batch
     followed = [(ms, gained) for ms, gained in zip(truths, gains) if gained["input"][0] > 0]
-    n = max(len(followed), 1)
-    idle = {k: sum(gained[k][2] for _, gained in followed) / n / 1e6 for k in clock.names}
-    return {"truth": sum(ms for ms, _ in followed) / n, "idle": idle, "n": len(followed)}
+    truth = middle(ms for ms, _ in followed)
+    # Of leat and of the truth the same steps, and the median: a step in which somebody else has stopped
+    # the host between two calls is idle there, too, but not by the stall.
+    idle = {k: truth + middle(gained[k][2] / 1e6 - ms for ms, gained in followed)
+            for k in clock.names}  # fmt: skip
+    return {"truth": truth, "idle": idle, "n": len(followed)}
+
+
+def middle(values):
+    values = list(values)
+    return statistics.median(values) if values else 0
 
 
 def timeline(torch, stall, clock, step, steps):
@@ -424,75 +431,44 @@ def check_database(table, folder):
     table.row("report", len(line) == 1, line[0] if line else "no line")
 
 
-class Sides:
-    """Pairs of processes, one with leat and one without, that take turns on one core, a block of steps
-    each (bench/overhead.py says why). Only the leat whose training runs is awake: what all the others
-    sample of the machine is no cost of this one."""
-
-    def __init__(self, build, folder):
-        sys.path.insert(0, str(ROOT / "bench"))
-        import overhead
-
-        bench = overhead.Bench(str(build), sys.executable, folder)
-        kinds = ("untraced", "leat")
-        self.pairs = [[bench.start(kind, "small_kernels.py") for kind in kinds]
-                      for _ in range(COST_PAIRS)]  # fmt: skip
-        for pair in self.pairs:
-            for side in pair:
-                side.meet()
-        for _, leat in self.pairs:
-            leat.process.send_signal(signal.SIGSTOP)
-
-    @staticmethod
-    def block(side):
-        """Milliseconds a step, the mean: leat follows some steps and others not. The first sixth is left
-        out, whose caches were the other's, and of the rest the slowest quarter, which somebody else
-        has stopped."""
-        side.socket.sendall(b"g")
-        times = json.loads(side.answers.readline())["step_ns"]
-        times = sorted(times[len(times) // 6 :])
-        return statistics.mean(times[: len(times) * 3 // 4]) / 1e6
-
-    def compare(self, pair):
-        """(ms untraced, how much longer the step takes with leat), block by block."""
-        pair[1].process.send_signal(signal.SIGCONT)
-        blocks = []
-        for _ in range(COST_BLOCKS):
-            got = {i: self.block(pair[i]) for i in random.sample((0, 1), 2)}
-            blocks.append((got[0], got[1] / got[0] - 1))
-        pair[1].process.send_signal(signal.SIGSTOP)
-        return blocks[1:]  # the first wakes all up
-
-    def end(self):
-        for _, leat in self.pairs:
-            leat.process.send_signal(signal.SIGCONT)
-        for pair in self.pairs:
-            for side in pair:
-                side.end()
-
-
 def cost_holds(middle, error):
     """None where the bar lies within what the measurement is uncertain by."""
     return None if abs(middle - COST_BAR) < error else middle <= COST_BAR
 
 
+def cost_of_a_process(build, folder, number):
+    """[ms a step without leat, how much longer it takes with it] of neighbouring blocks of steps, in one
+    process that takes leat out of itself and puts it back."""
+    done = subprocess.run(
+        [build / "leat", "run", "-q", "--logs-dir", folder, "--run-name", f"cost{number}", "--",
+         sys.executable, ROOT / "bench" / "workloads" / "small_kernels.py", str(COST_PAIRS)],
+        capture_output=True, text=True, timeout=300)  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"small_kernels.py failed:\n{done.stdout}{done.stderr}")
+    got = json.loads(done.stdout.splitlines()[-1])
+    if got["entries"] == 0:
+        sys.exit("small_kernels.py found no call of CUDA that goes through the probe.")
+    return got["pairs"]
+
+
+def trimmed_mean(values):
+    """Of all but the tenth at either end. leat follows some steps and others not, so no median; and
+    somebody else stops some."""
+    values = sorted(values)
+    cut = len(values) // 10
+    return statistics.mean(values[cut : len(values) - cut])
+
+
 def check_cost(table, build, folder):
-    """Processes of one kind differ by more than the bar, so there are many of each, and what their
-    median is uncertain by is told."""
-    sides = Sides(build, folder)
-    pairs = [sides.compare(pair) for pair in sides.pairs]
-    sides.end()
-    added = [statistics.median(gap for _, gap in pair) for pair in pairs]
-    low, middle, high = statistics.quantiles(added, n=4, method="inclusive")
-    error = (
-        0.93 * (high - low) / math.sqrt(len(added))
-    )  # of a median; quartiles are 1.35 sigma apart
-    plain = statistics.median(ms for pair in pairs for ms, _ in pair)
-    table.row("cost, many kernels", cost_holds(middle, error),
-              f"with leat {middle:+.2%} +- {error:.2%}, {len(added)} pairs of processes (quartiles "
-              f"{low:+.2%} .. {high:+.2%}); {plain:.2f} ms a step untraced")  # fmt: skip
+    processes = [cost_of_a_process(build, folder, i) for i in range(COST_PROCESSES)]
     if os.environ.get("OUT"):
-        pathlib.Path(os.environ["OUT"], "gpu-cost.json").write_text(json.dumps(pairs))
+        pathlib.Path(os.environ["OUT"], "gpu-cost.json").write_text(json.dumps(processes))
+    added = [trimmed_mean([gap for _, gap in pairs]) for pairs in processes]
+    middle, error = statistics.mean(added), statistics.stdev(added) / math.sqrt(len(added))
+    plain = statistics.median(ms for pairs in processes for ms, _ in pairs)
+    table.row("cost, many kernels", cost_holds(middle, error),
+              f"with leat {middle:+.2%} +- {error:.2%}, {len(added)} processes with and without it by turns "
+              f"({min(added):+.2%} .. {max(added):+.2%}); {plain:.2f} ms a step without")  # fmt: skip
 
 
 def main():

@@ -2,12 +2,12 @@
 """Does the CUDA probe count right on this GPU, and what does it cost? Prints a table; exits with 1
 when a row fails, with 2 when there is nothing to try it on.
 
-    tools/gpu-probe.py [BUILD_FOLDER]     # needs PyTorch with CUDA; of leat: leat and python/
+    tools/gpu-probe.py [BUILD_FOLDER]     # needs PyTorch with CUDA; of leat: leat, python/ and bench/probe
 
 Three parts. Loops of known length, each beside what the probe counted in it; the same under
 torch.profiler, which counts by other means (CUPTI); and a training under `leat run`, whose run.db must
-hold what the script did. Then the cost: the cheapest call through the probe and past it, by turns in
-one process, since two processes differ by more than what is to be measured.
+hold what the script did. Then the cost: the cheapest calls through the probe and past it, by turns in
+one process (bench/probe.c), since two processes differ by more than what is to be measured.
 """
 
 import ctypes
@@ -20,11 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-COST_CALLS = 2_000
-COST_TURNS = 200
 COST_PROCESSES = 5
 COST_BAR_NS = 60
 TRAIN_STEPS = 41
@@ -175,37 +172,6 @@ def profiled(torch, counts):
     }
 
 
-def time_of(call, handle):
-    t0 = time.perf_counter_ns()
-    for _ in range(COST_CALLS):
-        call(handle)
-    return (time.perf_counter_ns() - t0) / COST_CALLS
-
-
-def cost_of_a_call(through, past, handle, counts):
-    """Nanoseconds of a call past the probe, and what it takes longer through it."""
-    counts.since()
-    turns = [(time_of(past, handle), time_of(through, handle)) for _ in range(COST_TURNS)]
-    counted = sum(n for n, _, _ in counts.since().values())
-    if counted != COST_CALLS * COST_TURNS:
-        sys.exit(f"{counted} calls were counted instead of {COST_CALLS * COST_TURNS}")
-    return [statistics.median(t for t, _ in turns), statistics.median(b - a for a, b in turns)]
-
-
-def child_cost():
-    """Of cudaEventQuery(), of an event that has passed: it does next to nothing."""
-    import torch
-
-    event = torch.cuda.Event()
-    event.record()
-    torch.cuda.synchronize()
-    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
-    runtime = next(line.split()[-1] for line in maps if "/libcudart.so" in line)
-    through, past = (ctypes.CDLL(name).cudaEventQuery for name in (None, runtime))
-    handle = ctypes.c_void_p(event.cuda_event)
-    print(json.dumps(cost_of_a_call(through, past, handle, Counts())))
-
-
 TRAIN = f"""
 import torch
 from torch import nn
@@ -294,22 +260,40 @@ def check_run(table, leat):
         table.row("leat run --no-probe", not calls, f"{calls or 'nothing counted'}")
 
 
-def check_cost(table, probe):
-    plain, added = zip(*(child("--cost", probe) for _ in range(COST_PROCESSES)))
-    cost = statistics.median(added)
-    table.row(
-        "cost of a call",
-        cost <= COST_BAR_NS,
-        f"{cost:.0f} ns on {statistics.median(plain):.0f} ns, the median of {COST_PROCESSES} processes, "
-        f"{min(added):.0f} to {max(added):.0f} (bar {COST_BAR_NS} ns)",
-    )
+def runtime_library():
+    """The libcudart that torch uses."""
+    code = "import torch; torch.cuda.init(); print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return next(line.split()[-1] for line in maps.stdout.splitlines() if "/libcudart.so" in line)
+
+
+def check_cost(table, bench):
+    """Of an event that has passed, and of a copy of no bytes: they do next to nothing."""
+    if not bench.exists():
+        table.row("cost of a call", False, f"cannot be told: {bench} was not brought along")
+        return
+    words, rows = [bench, runtime_library()], {}
+    for _ in range(COST_PROCESSES):
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{bench} failed:\n{done.stdout}{done.stderr}")
+        for line in done.stdout.splitlines()[1:]:
+            what, *ns = line.split()
+            rows.setdefault(what, []).append([float(x) for x in ns])
+    for what, costs in rows.items():
+        plain, _, added = zip(*costs)
+        cost = statistics.median(added)
+        table.row(
+            f"cost of a call, {what}",
+            cost <= COST_BAR_NS,
+            f"{cost:.0f} ns on {statistics.median(plain):.0f} ns, the median of {COST_PROCESSES} "
+            f"processes, {min(added):.0f} to {max(added):.0f} (bar {COST_BAR_NS} ns)",
+        )
 
 
 def main():
     if "--counts" in sys.argv:
         return child_counts()
-    if "--cost" in sys.argv:
-        return child_cost()
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     probe = build / "python" / "leat" / "libleat-probe.so"
     if not probe.exists():
@@ -331,7 +315,7 @@ def main():
     table = Table()
     check_counts(table, probe)
     check_run(table, build / "leat")
-    check_cost(table, probe)
+    check_cost(table, build / "bench" / "probe")
     print("all rows hold" if not table.failed else f"{table.failed} rows failed")
     return 1 if table.failed else 0
 

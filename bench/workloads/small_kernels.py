@@ -1,21 +1,24 @@
 """A training on the GPU whose kernels are too small for their launches: some thousand a step.
 
-    small_kernels.py SOCKET
+    leat run small_kernels.py PAIRS        # prints [[ms without leat, how much longer with it], ...]
 
-Times each of its own steps, from batch to batch; each waits for its loss. Both threads that launch,
-Python's and autograd's, run on the one core that all sides share.
+Each step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), a few
+steps each; the first of them is left out, whose caches were the other's. Both threads that launch,
+Python's and autograd's, run on one core.
 """
 
+import json
 import os
+import random
 import sys
 import time
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from turns import take_turns
+from unhooked import Leat
 
-WIDTH, BLOCKS, STEPS = 32, 125, 12
+WIDTH, BLOCKS, STEPS = 32, 125, 3
 
 
 class Block(nn.Module):
@@ -36,7 +39,7 @@ batches = iter(DataLoader(torch.ones(1 << 20, 16), batch_size=None))
 
 
 def train(steps):
-    """Runs that many steps; returns the time each took, in ns."""
+    """Runs that many steps; returns the time each took, in ms."""
     times = []
     before = time.perf_counter_ns()
     for _ in range(steps):
@@ -47,13 +50,24 @@ def train(steps):
         optimizer.step()
         loss.item()
         now = time.perf_counter_ns()
-        times.append(now - before)
+        times.append((now - before) / 1e6)
         before = now
     return times
+
+
+def block(there):
+    leat.put(there)
+    return sum(train(STEPS)[1:]) / (STEPS - 1)
 
 
 train(20)
 core = max(os.sched_getaffinity(0))
 for thread in os.listdir("/proc/self/task"):  # autograd's, too
     os.sched_setaffinity(int(thread), {core})
-take_turns(sys.argv[1], lambda: train(STEPS))
+leat = Leat()
+pairs = []
+for _ in range(int(sys.argv[1])):
+    got = {there: block(there) for there in random.sample((True, False), 2)}
+    pairs.append((got[False], got[True] / got[False] - 1))
+leat.put(True)
+print(json.dumps({"entries": len(leat.parts[1].entries), "pairs": pairs}))

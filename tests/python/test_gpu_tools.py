@@ -106,24 +106,80 @@ def test_stalls_are_told_by_the_steps_that_were_followed(run):
         assert idle <= 2 * truth or ms == 1, (place, ms, truth, idle)  # others use the cores, too
 
 
-COST = """
-tool = load("gpu-probe.py")
-tool.COST_CALLS, tool.COST_TURNS = 100, 5
-through, past = (ctypes.CDLL(None) if w == "through" else runtime for w in WORDS)
-got = tool.cost_of_a_call(through.cudaEventQuery, past.cudaEventQuery, None, tool.Counts())
-print(json.dumps(got))
+def test_the_cost_of_a_call_is_that_of_calls_that_are_counted(tmp_path):
+    bench, words = BUILD / "bench" / "probe", [str(FAKES / "libcudart.so.99"), "100"]
+    done = subprocess.run([bench, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()[1:]}
+    assert set(rows) == {"query", "copy"}
+    for without, with_probe, _ in rows.values():
+        assert 0 < float(without) and 0 < float(with_probe)
+    # Calls that go past the probe are not what is to be measured.
+    past = os.environ | {"LD_PRELOAD": str(FAKES / "libcudart.so.99")}
+    done = subprocess.run([bench, *words], capture_output=True, text=True, env=past)
+    assert done.returncode == 1 and "0 calls were counted, 20200 were made" in done.stderr
+    done = subprocess.run([bench, "none.so"], capture_output=True, text=True)
+    assert done.returncode == 2 and "none.so" in done.stderr
+
+
+UNHOOKED = f"""
+sys.path.insert(0, {str(ROOT / "bench" / "workloads")!r})
+launch = ctypes.CDLL({str(FAKES / "libfake_plugin.so")!r}).fake_plugin_launch
+calls = ctypes.c_long.in_dll(runtime, "fake_calls")
+launch()  # binds it
+import unhooked
+probe, counts, answer = unhooked.Probe(), load("gpu-probe.py").Counts(), []
+for there in (True, False, True):
+    probe.put(there)
+    before = calls.value
+    counts.since()
+    for _ in range(7):
+        launch()
+    answer.append((there, sum(n for n, _, _ in counts.since().values()), calls.value - before))
+print(json.dumps(answer))
 """
 
 
-def test_the_cost_of_a_call_is_that_of_calls_that_are_counted(run):
-    done = run("WORDS = 'through', 'past'" + COST)
+def test_the_probe_is_taken_out_and_put_back(run):
+    done = run(UNHOOKED)
     assert done.returncode == 0, done.stderr
-    plain, added = json.loads(done.stdout)
-    assert plain > 0
-    done = run("WORDS = 'past', 'past'" + COST)
-    assert done.returncode == 1 and "0 calls were counted instead of 500" in done.stderr
-    done = run("WORDS = 'through', 'through'" + COST)
-    assert done.returncode == 1 and "1000 calls were counted" in done.stderr
+    assert json.loads(done.stdout) == [[True, 7, 7], [False, 0, 7], [True, 7, 7]]
+
+
+HOOKS = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "bench" / "workloads")!r})
+import torch, unhooked
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+batches = iter(torch.utils.data.DataLoader(torch.ones(100, 4), batch_size=2))
+
+
+def train(steps):
+    for _ in range(steps):
+        model(next(batches)).sum().backward()
+        optimizer.step()
+
+
+train(10)
+hooks = unhooked.Hooks()
+for _ in range(2):  # the second changes nothing
+    hooks.put(False)
+train(20)
+hooks.put(True)
+train(7)
+"""
+
+
+def test_the_hooks_are_taken_out_and_put_back(tmp_path):
+    (tmp_path / "train.py").write_text(HOOKS)
+    words = [str(BUILD / "leat"), "run", "-q", "--logs-dir", str(tmp_path), "--run-name", "r", "--",
+             sys.executable, str(tmp_path / "train.py")]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "r" / "final_summary.json").read_text())
+    assert summary["step_time"]["steps"] == 17
 
 
 @pytest.mark.parametrize(

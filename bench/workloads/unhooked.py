@@ -1,0 +1,143 @@
+"""leat taken out of the process it runs in, and put back: for what it costs in one and the same process.
+
+Two processes of one program lie differently in memory, and on some machines their steps differ by more
+than leat costs. In one process nothing differs but leat:
+
+    hooks   Python's, as leat._patch knows them, and those of the optimizers
+    probe   the loader has bound calls of CUDA to libleat-probe.so; the entries of the tables through
+            which libraries call (GOT) are pointed past it, to CUDA's own functions
+"""
+
+import ctypes
+import mmap
+import os
+import struct
+
+import numpy
+
+RELOCATIONS, SYMBOLS = 4, 11  # kinds of section
+BINDING = (1, 6, 7)  # R_X86_64_64, GLOB_DAT, JUMP_SLOT
+WRITABLE = 1 | 2  # PROT_READ | PROT_WRITE
+RELOCATION = [("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")]
+SYMBOL = [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]  # fmt: skip
+SECTION = [("name", "<u4"), ("kind", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"),
+           ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8")]  # fmt: skip
+
+
+class Library:
+    """A library that is mapped: what it defines, and what it calls of others."""
+
+    def __init__(self, path, base):
+        self.path, self.base = path, base
+        with open(path, "rb") as f:
+            self.data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        at, count = struct.unpack_from("<Q", self.data, 0x28)[0], struct.unpack_from("<H", self.data, 0x3C)[0]  # fmt: skip
+        self.sections = numpy.frombuffer(self.data, SECTION, count, at)
+
+    def read(self, section, kind):
+        count = int(section["size"]) // numpy.dtype(kind).itemsize
+        return numpy.frombuffer(self.data, kind, count, int(section["offset"]))
+
+    def name(self, symbols, symbol):
+        begin = int(self.sections[symbols["link"]]["offset"]) + int(symbol["name"])
+        return self.data[begin : self.data.find(b"\0", begin)].decode()
+
+    def definitions(self):
+        """{name: address} of what others may call."""
+        table = next(s for s in self.sections if s["kind"] == SYMBOLS)
+        return {self.name(table, s): self.base + int(s["value"])
+                for s in self.read(table, SYMBOL) if s["section"] and s["value"]}  # fmt: skip
+
+    def entries(self, wanted):
+        """(address of the entry, name) of those calls."""
+        for section in self.sections:
+            table = self.sections[section["link"]]
+            if section["kind"] != RELOCATIONS or table["kind"] != SYMBOLS:
+                continue
+            symbols, entries = self.read(table, SYMBOL), self.read(section, RELOCATION)
+            entries = entries[numpy.isin(entries["info"] & 0xFFFFFFFF, BINDING)]
+            names = {}
+            for number in numpy.unique(entries["info"] >> 32):
+                symbol = symbols[number]
+                if number and not symbol["section"] and (name := self.name(table, symbol)) in wanted:  # fmt: skip
+                    names[number] = name
+            for entry in entries[numpy.isin(entries["info"] >> 32, list(names))]:
+                yield self.base + int(entry["offset"]), names[entry["info"] >> 32]
+
+
+def mapped_libraries():
+    found = {}
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            words = line.split(maxsplit=5)
+            if len(words) == 6 and words[2] == "00000000" and ".so" in words[5]:
+                found.setdefault(words[5].strip(), int(words[0].split("-")[0], 16))
+    return found
+
+
+class Probe:
+    """Call it after the training's first steps: then the loader has bound what they call."""
+
+    def __init__(self):
+        mapped = mapped_libraries()
+        probe = next((path for path in mapped if "libleat-probe" in path), None)
+        if not probe:
+            raise SystemExit("The probe is not in this process: run it by leat run.")
+        through = {name: at for name, at in Library(probe, mapped[probe]).definitions().items()
+                   if name.startswith("cu")}  # fmt: skip
+        cuda = [ctypes.CDLL(path) for path in mapped
+                if os.path.basename(path).startswith(("libcudart.so", "libcuda.so"))]  # fmt: skip
+        self.entries = []  # (entry, through the probe, past it)
+        for path, base in mapped.items():
+            if path == probe:
+                continue
+            for at, name in Library(path, base).entries(through):
+                entry = ctypes.c_uint64.from_address(at)
+                own = next((library for library in cuda if hasattr(library, name)), None)
+                if own is not None and entry.value == through[name]:
+                    past = ctypes.cast(getattr(own, name), ctypes.c_void_p).value
+                    self.entries.append((entry, through[name], past))
+        self._make_writable()
+
+    def _make_writable(self):
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        pages = {ctypes.addressof(entry) & -mmap.PAGESIZE for entry, _, _ in self.entries}
+        for page in pages:
+            if protect(ctypes.c_void_p(page), mmap.PAGESIZE, WRITABLE):
+                raise OSError(ctypes.get_errno(), "a table of calls cannot be written to")
+
+    def put(self, there):
+        for entry, through, past in self.entries:
+            entry.value = through if there else past
+
+
+class Hooks:
+    def __init__(self):
+        from leat import _patch
+        from torch.optim import optimizer
+
+        self.absent = _patch._ABSENT
+        self.patches = list(_patch._patches)
+        self.global_hooks = [(hooks, dict(hooks)) for hooks in
+                             (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)]  # fmt: skip
+
+    def put(self, there):
+        for owner, attribute, wrapper, own in self.patches:
+            if there or own is not self.absent:
+                setattr(owner, attribute, wrapper if there else own)
+            elif attribute in vars(owner):
+                delattr(owner, attribute)
+        for hooks, entries in self.global_hooks:
+            hooks.clear()
+            hooks.update(entries if there else {})
+
+
+class Leat:
+    """All of it."""
+
+    def __init__(self):
+        self.parts = [Hooks(), Probe()]
+
+    def put(self, there):
+        for part in self.parts:
+            part.put(there)
