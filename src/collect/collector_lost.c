@@ -8,7 +8,7 @@
  *
  * A Python process that does not record is found by its name and by the libraries it has mapped;
  * why it does not is seen in its environment, which must be read while it lives. A Python process
- * without torch has nothing to record and is not missed.
+ * without torch has nothing to record and is not missed, nor is one that only compiles for torch.
  */
 #include "collect/collector_internal.h"
 
@@ -49,6 +49,12 @@ static bool is_python(const struct seen *s)
     while (word > 0 && s->command[word - 1] != '/')
         word--;
     return strncmp(s->command + word, "python", 6) == 0;
+}
+
+/* torch.compile starts processes with a PYTHONPATH of their own. They train nothing. */
+static bool only_compiles(const struct seen *s)
+{
+    return s->command && strstr(s->command, "/torch/_inductor/compile_worker/");
 }
 
 /* Learned from the training command itself, which was given it by `leat run`. */
@@ -116,7 +122,8 @@ static bool has_torch(const struct collector *c, int64_t pid)
 
 void lost_look(struct collector *c, struct seen *s)
 {
-    if (s->torch || s->looks >= LOOKS_MOST || !is_python(s) || speaker_find(c, s->pid))
+    if (s->torch || s->looks >= LOOKS_MOST || !is_python(s) || only_compiles(s) ||
+        speaker_find(c, s->pid))
         return;
     if (s->looks++ == 0)
         find_reason(c, s);

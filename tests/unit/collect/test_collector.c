@@ -402,17 +402,21 @@ static void wait_for_exec(pid_t pid, const char *name)
     }
 }
 
-/* A program named python3 that leat's environment did not reach. */
-static void test_deaf_python(void **state)
+/* Watches a program named python3 for a while that leat's environment did not reach: a shell that
+ * waits, whatever its arguments are. */
+static void watch_deaf(const char *argument)
 {
     char program[96], command[256];
     snprintf(program, sizeof program, "%s/python3", w.dir);
-    snprintf(command, sizeof command, "cp $(command -v sleep) %s", program);
+    snprintf(command, sizeof command, "cp /bin/sh %s", program);
     assert_int_equal(system(command), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        char *arguments[] = {program, "60", NULL}, *environment[] = {"LEAT_SOCKET=x", NULL};
-        execve(program, arguments, environment);
+        char *arguments[] = {program, "-c", "read never", (char *)argument, NULL},
+             *environment[] = {"LEAT_SOCKET=x", NULL};
+        int ends[2];
+        if (pipe(ends) == 0 && dup2(ends[0], 0) == 0)
+            execve(program, arguments, environment);
         _exit(1);
     }
     wait_for_exec(pid, "python3");
@@ -424,14 +428,26 @@ static void test_deaf_python(void **state)
     kill(pid, SIGKILL);
     wait_for(pid);
     finish();
+}
+
+static void test_deaf_python(void **state)
+{
+    watch_deaf("train.py");
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
     ask_text("SELECT why FROM lost WHERE what = 'ranks'");
     assert_non_null(strstr(text, "was started with another PYTHONPATH: leat saw nothing of it"));
-    assert_non_null(strstr(text, "python3 60"));
+    assert_non_null(strstr(text, "python3 -c read never train.py"));
     assert_string_equal(ask_text("SELECT comm FROM processes WHERE recorded = 0"), "python3");
     assert_true(ask("SELECT count(*) FROM proc_samples") >= 1);
     assert_true(ask("SELECT ended_ns FROM processes") > 0);
     assert_string_equal(ask_text("SELECT role FROM processes"), "other");
+}
+
+static void test_compile_worker(void **state)
+{
+    watch_deaf("/lib/torch/_inductor/compile_worker/__main__.py");
+    assert_int_equal(ask("SELECT count(*) FROM processes WHERE comm = 'python3'"), 1);
+    assert_int_equal(ask("SELECT count(*) FROM lost WHERE what = 'ranks'"), 0);
 }
 
 static void test_samples(void **state)
@@ -508,6 +524,7 @@ int main(void)
         TEST(test_foreign_memory),
         TEST(test_scribbled_memory),
         TEST(test_deaf_python),
+        TEST(test_compile_worker),
         TEST(test_samples),
         TEST(test_hello_is_sampled_at_once),
         TEST(test_no_memory),
