@@ -221,7 +221,7 @@ def test_consumer_on_another_stream():
                 busy(1_000_000)
                 wrong = wrong + (batch != on_gpu[indices.cuda()]).sum()
                 del batch
-    assert int(wrong) == 0
+        assert int(wrong) == 0  # still on that stream: no other one waits for the sum
 
 
 def test_compiled_consumer():
