@@ -11,6 +11,7 @@
  */
 #include "_core_python.h"
 
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -19,6 +20,7 @@ static __thread struct here this_thread;
 static PyObject *on_first;      /* owned; called before a thread's first span of training */
 HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
 HOT_DATA static uint64_t due_ns = UINT64_MAX;
+HOT_DATA vectorcall_fn *core_vectorcall;
 
 HOT struct here *core_here(void)
 {
@@ -431,6 +433,7 @@ PyMODINIT_FUNC PyInit__core(void); /* called by its name only */
 
 PyMODINIT_FUNC PyInit__core(void)
 {
+    core_vectorcall = (vectorcall_fn *)dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
     PyObject *module = PyModule_Create(&core_module);
     if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
                    handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||

@@ -29,6 +29,15 @@
 #define METH_FASTCALL 0x0080
 #endif
 
+/* A call that makes no tuple and no dict. In the limited API since Python 3.12, and a function that
+ * can be found by its name since 3.11; NULL before. */
+#ifndef Py_TPFLAGS_HAVE_VECTORCALL
+#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
+#endif
+typedef PyObject *vectorcall_fn(PyObject *callable, PyObject *const *args, size_t count,
+                                PyObject *names);
+extern vectorcall_fn *core_vectorcall;
+
 #define LOADER_UNKNOWN (-1)
 #define QUICK_BATCH_NS 1000000 /* a batch whose making is looked at less: 10 us are 1 % of it */
 

@@ -200,12 +200,18 @@ static enum leat_clock_phase clock_phase(unsigned flags)
     return flags & LEAT_REC_NOGRAD && train_seen() ? LEAT_CLOCK_SKIPPED : LEAT_CLOCK_INPUT;
 }
 
+HOT static PyObject *call_next(PyObject *iterator)
+{
+    return core_vectorcall ? core_vectorcall(next_original, &iterator, 1, NULL)
+                           : PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+}
+
 HOT static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
 {
     const uint32_t bit = 1u << LEAT_REC_FETCH;
     struct here *here = core_here();
     if (here->inside & bit)
-        return PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+        return call_next(iterator);
     if (!here->spoken && core_speak_first() < 0)
         PyErr_Clear();
     struct mark *mark = read_mark(iterator);
@@ -219,7 +225,7 @@ HOT static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
     enum leat_clock_phase phase = clock_phase(flags);
     leat_clock_mark(phase);
     uint64_t t0 = leat_now_ns();
-    PyObject *batch = PyObject_CallFunctionObjArgs(next_original, iterator, NULL);
+    PyObject *batch = call_next(iterator);
     uint64_t t1 = leat_now_ns();
     if (phase == LEAT_CLOCK_INPUT)
         leat_clock_mark(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);

@@ -26,8 +26,11 @@ static PyObject *backward_type;
 /* Stands in for torch.autograd.backward. Its `dict` is for what functools.wraps() says of it. */
 struct backward {
     PyObject_HEAD PyObject *original, *dict; /* owned */
+    vectorcall_fn *called;
     enum leat_record_kind kind;
 };
+
+static vectorcall_fn backward_vectorcall;
 
 static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -41,6 +44,7 @@ static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!b)
         return NULL;
     b->kind = (enum leat_record_kind)kind;
+    b->called = backward_vectorcall;
     core_keep(&b->original, original);
     return (PyObject *)b;
 }
@@ -76,15 +80,18 @@ COLD static void tell_reduction(uint64_t t1)
     reduces_ns = 0;
 }
 
-HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
+HOT static int backward_begins(struct backward *b, struct here *here)
 {
-    struct here *here = core_here();
     if (core_begin(here, b->kind) <= 0)
-        return PyObject_Call(b->original, args, kwargs);
+        return 0;
     backwards++;
     trained = 1;
     leat_clock_mark(LEAT_CLOCK_BACKWARD);
-    PyObject *result = PyObject_Call(b->original, args, kwargs);
+    return 1;
+}
+
+HOT static PyObject *backward_ends(struct backward *b, struct here *here, PyObject *result)
+{
     uint64_t t1 = leat_now_ns();
     backwards--;
     if (reduces_ns)
@@ -92,6 +99,24 @@ HOT static PyObject *backward_call(struct backward *b, PyObject *args, PyObject 
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_end(here, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
+}
+
+HOT static PyObject *backward_vectorcall(PyObject *self, PyObject *const *args, size_t count,
+                                         PyObject *names)
+{
+    struct backward *b = (struct backward *)self;
+    struct here *here = core_here();
+    if (!backward_begins(b, here))
+        return core_vectorcall(b->original, args, count, names);
+    return backward_ends(b, here, core_vectorcall(b->original, args, count, names));
+}
+
+static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
+{
+    struct here *here = core_here();
+    if (!backward_begins(b, here))
+        return PyObject_Call(b->original, args, kwargs);
+    return backward_ends(b, here, PyObject_Call(b->original, args, kwargs));
 }
 
 static PyObject *backward_dict(struct backward *b, void *unused)
@@ -119,8 +144,9 @@ static PyGetSetDef backward_getset[] = {
 };
 
 static PyMemberDef backward_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY,            NULL},
-    {NULL,                0,                       0,                               0,             NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict),                     READONLY,   NULL},
+    {"__vectorcalloffset__",                T_PYSSIZET,     offsetof(struct backward,    called), READONLY, NULL},
+    {NULL,            0,                      0,                                           0,                                                        NULL                                           },
 };
 
 static PyType_Slot backward_slots[] = {
@@ -248,6 +274,8 @@ static PyMethodDef train_methods[] = {
 int train_add(PyObject *module)
 {
     str_leat = PyUnicode_InternFromString("_leat");
+    if (core_vectorcall)
+        backward_spec.flags |= Py_TPFLAGS_HAVE_VECTORCALL;
     backward_type = PyType_FromSpec(&backward_spec);
     if (!str_leat || !backward_type)
         return -1;
