@@ -360,6 +360,26 @@ static void a_costly_clock_leaves_steps_out(void **state)
     assert_int_equal(status, 0);
 }
 
+/* Beats are its own time, too, though none of them is measured. */
+static void a_step_of_many_beats_is_seldom_followed(void **state)
+{
+    enum { STEPS = 1500, BEATS = 10000, EVENTS_A_STEP = 6 };
+    int status, device;
+    pid_t pid = fork();
+    if (pid == 0) {
+        begin(NULL);
+        long events = fake_events;
+        for (int k = 0; k < STEPS; k++) {
+            step(LEAT_CLOCK_SYNC);
+            for (int i = 0; i < BEATS; i++)
+                cudaGetDevice(&device);
+        }
+        _exit(fake_events - events >= STEPS / 20 * EVENTS_A_STEP * GPU_CLOCK_SLOWED);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* What a pause would pay for is not spent on the steps that come after it. */
 static void a_pause_pays_for_few_steps(void **state)
 {
@@ -450,6 +470,7 @@ int main(void)
         TEST(an_evaluation_is_left_out),
         TEST(a_forked_child_begins_at_nothing),
         TEST(a_costly_clock_leaves_steps_out),
+        TEST(a_step_of_many_beats_is_seldom_followed),
         TEST(a_pause_pays_for_few_steps),
         TEST(events_of_the_last_step_are_read),
         TEST(a_step_is_told_when_the_next_has_its_batch),
