@@ -38,8 +38,8 @@ LARGE_BAR = 0.02  # idle time between launches of large kernels
 EVENTS = 64  # pairs; a step needs one
 COST_BAR = 0.01
 COST_PROCESSES, COST_PAIRS = 6, 36
-STALLS_MS = {1: 250, 5: 80, 50: 12}  # stall: steps
-QUIET_STEPS = 250
+STALLS_MS = {1: 500, 5: 80, 50: 12}  # stall: steps
+QUIET_STEPS = 500
 TIMELINE_STEPS = 150
 PLACES = {"input": "input", "forward": "forward", "backward": "backward",
           "optimizer": "optimizer", "between steps": "other"}  # fmt: skip
@@ -200,20 +200,21 @@ def make_training(torch, stall, width, layers):
 
 def followed_steps(stall, clock, step, steps):
     """Of the steps that leat has followed: the truth and leat's idle time by phase, in ms a step. All of
-    a step is told when the next one has its batch: what comes after the optimizer may be no step's."""
+    a step is told when the next one has its batch: what comes after the optimizer may be no step's. The
+    truth is read at that moment, too, of stalls and of none: reading it takes time, and the device stands
+    idle meanwhile."""
     looks, truths = [], []
 
     def look():
         stall.settle()  # the device is done with all of the step before
         looks.append(clock.now())
+        truths.append(stall.last_ms() * (stall.place is not None))
 
     for i in range(8 + steps + 1):
         step(True, look if i >= 8 else lambda: None)
-        if i >= 8:
-            truths.append(stall.last_ms() if stall.place else 0)
     gains = [clock.between(before, after) for before, after in zip(looks, looks[1:])]
     # each step waits once for a batch
-    followed = [(ms, gained) for ms, gained in zip(truths, gains) if gained["input"][0] > 0]
+    followed = [(ms, gained) for ms, gained in zip(truths[1:], gains) if gained["input"][0] > 0]
     truth = middle(ms for ms, _ in followed)
     # Of leat and of the truth the same steps, and the median: a step in which somebody else has stopped
     # the host between two calls is idle there, too, but not by the stall.
@@ -315,7 +316,7 @@ def child_stalls():
     small = make_training(torch, stall, 32, 30)
     for _ in range(20):
         small(False)
-    for name, step, steps in (("small", small, 400), ("large", heavy, 100)):
+    for name, step, steps in (("small", small, 1000), ("large", heavy, 100)):
         answer[name] = block(torch, clock, step, steps)
         answer[name]["busy"] = busy_ms(torch, step, 10)
     for place in PLACES:  # last: the profiler stays in the way of all that follows

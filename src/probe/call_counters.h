@@ -11,7 +11,10 @@
  * locked.
  *
  * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
- * clock_gettime), and turned into nanoseconds when it is read.
+ * clock_gettime), and turned into nanoseconds when it is read. Reading them is still most of what
+ * counting a call costs, and a step may have thousands of launches that are all alike: after the
+ * first LAUNCHES_ALL of a slot every LAUNCHES_TIMED-th is timed and stands for so many. Their
+ * number is exact.
  *
  * A call inside a call of the same thread (the runtime calling the driver) is part of the outer
  * one.
@@ -43,7 +46,8 @@ struct call_slot {
 struct call_thread {
     struct call_slot *slot; /* NULL: none yet */
     uint32_t depth;
-    uint32_t shared; /* the slot is everybody's */
+    uint32_t shared;    /* the slot is everybody's */
+    const void *caller; /* of the call that is noticed */
 };
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
 extern bool call_ticks_steady; /* set once, before the first slot is taken */
@@ -57,6 +61,16 @@ static inline uint64_t call_ticks(void)
         return __rdtsc();
 #endif
     return clock_now_ns();
+}
+
+/* How many calls the one that begins now stands for when it is timed; 0: it is not. */
+static inline uint64_t call_weight(enum leat_cuda_class class)
+{
+    enum { LAUNCHES_ALL = 1000, LAUNCHES_TIMED = 7 }; /* 7: few loops have as many */
+    if (class != LEAT_CUDA_LAUNCH)
+        return 1;
+    uint64_t n = atomic_load_explicit(&call_thread.slot->of[class].n, memory_order_relaxed);
+    return n < LAUNCHES_ALL ? 1 : n % LAUNCHES_TIMED == 0 ? LAUNCHES_TIMED : 0;
 }
 
 /* False inside another call. Each true one is followed by a call_leave(). */
@@ -76,11 +90,12 @@ static inline void call_add(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
-static inline void call_leave(enum leat_cuda_class class, uint64_t start, uint64_t end,
-                              uint64_t bytes)
+static inline void call_leave(enum leat_cuda_class class, uint64_t weight, uint64_t start,
+                              uint64_t end, uint64_t bytes)
 {
     struct call_counter *c = &call_thread.slot->of[class];
-    uint64_t ticks = end > start ? end - start : 0; /* a thread may move to another socket */
+    /* A thread may move to another socket. */
+    uint64_t ticks = end > start ? (end - start) * weight : 0;
     if (call_thread.shared) {
         atomic_fetch_add_explicit(&c->ticks, ticks, memory_order_relaxed);
         atomic_fetch_add_explicit(&c->bytes, bytes, memory_order_relaxed);

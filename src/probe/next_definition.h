@@ -43,16 +43,20 @@ static inline struct next_object **next_last_of(enum probe_call call)
 
 void *next_definition_find(enum probe_call call, const void *caller);
 
+/* Of the object that called last; NULL when it is another, or has to be looked for. */
+static inline void *next_definition_known(enum probe_call call, const void *caller)
+{
+    struct next_object *object = *next_last_of(call);
+    if (!object || (uintptr_t)caller - object->low >= object->bytes)
+        return NULL;
+    return atomic_load_explicit(&object->next[call], memory_order_relaxed);
+}
+
 /* NULL when there is none. */
 static inline void *next_definition(enum probe_call call, const void *caller)
 {
-    struct next_object *object = *next_last_of(call);
-    if (object && (uintptr_t)caller - object->low < object->bytes) {
-        void *next = atomic_load_explicit(&object->next[call], memory_order_relaxed);
-        if (next)
-            return next;
-    }
-    return next_definition_find(call, caller);
+    void *next = next_definition_known(call, caller);
+    return next ? next : next_definition_find(call, caller);
 }
 
 #endif

@@ -363,18 +363,18 @@ static void a_costly_clock_leaves_steps_out(void **state)
 /* Beats are its own time, too, though none of them is measured. */
 static void a_step_of_many_beats_is_seldom_followed(void **state)
 {
-    enum { STEPS = 1500, BEATS = 10000, EVENTS_A_STEP = 6 };
+    enum { MANY = 1500, BEATS = 10000, EVENTS_A_STEP = 6 };
     int status, device;
     pid_t pid = fork();
     if (pid == 0) {
         begin(NULL);
         long events = fake_events;
-        for (int k = 0; k < STEPS; k++) {
+        for (int k = 0; k < MANY; k++) {
             step(LEAT_CLOCK_SYNC);
             for (int i = 0; i < BEATS; i++)
                 cudaGetDevice(&device);
         }
-        _exit(fake_events - events >= STEPS / 20 * EVENTS_A_STEP * GPU_CLOCK_SLOWED);
+        _exit(fake_events - events >= MANY / 20 * EVENTS_A_STEP * GPU_CLOCK_SLOWED);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);

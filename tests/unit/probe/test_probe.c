@@ -124,6 +124,19 @@ static void launches_are_counted_and_passed_on(void **state)
     assert_int_equal(count_all(), 144);
 }
 
+/* Beyond the first thousand some are timed for all. */
+static void many_launches_are_all_counted_and_some_timed(void **state)
+{
+    enum { FIRST = 1000, MORE = 7000 };
+    for (int i = 0; i < FIRST; i++)
+        cudaLaunchKernel(&one, one, one, NULL, 0, NULL);
+    uint64_t first_ns = gained(LEAT_CUDA_LAUNCH).ns;
+    for (int i = 0; i < MORE; i++)
+        cudaLaunchKernel(&one, one, one, NULL, 0, NULL);
+    assert_int_equal(gained(LEAT_CUDA_LAUNCH).n, FIRST + MORE);
+    assert_in_range(gained(LEAT_CUDA_LAUNCH).ns, first_ns + MORE, UINT64_MAX); /* 1 ns each */
+}
+
 static void errors_pass_and_move_no_bytes(void **state)
 {
     fake_result = 719;
@@ -377,6 +390,7 @@ int main(void)
         TEST(the_first_call_is_told_to_who_waits_for_it),
         TEST(another_list_of_classes_is_refused),
         TEST(launches_are_counted_and_passed_on),
+        TEST(many_launches_are_all_counted_and_some_timed),
         TEST(errors_pass_and_move_no_bytes),
         TEST(copies_are_told_apart),
         TEST(freed_memory_is_forgotten),
