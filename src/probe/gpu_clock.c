@@ -25,7 +25,7 @@ enum {
         GPU_CLOCK_SLOWED, /* of it, that may be saved up: a pause is no part of what follows */
     COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else, */
     USUAL_PART = 50,      /* or waited for room behind a device that is at work: 5 us count */
-    BEAT_READS = 5,       /* halves: what a beat takes, in reads of the ticks; see read_cost() */
+    BEAT_NS = 20,         /* of a beat's own time, which is too short to be measured each time */
     NOT_READY = 600,      /* CUDA_ERROR_NOT_READY */
     NO_SITE = 0
 };
@@ -74,7 +74,6 @@ static struct {
     uint64_t begin_ns, begin_ticks;
     uint64_t step_ticks; /* when the step began */
     uint64_t cost_ticks; /* spent here since then */
-    uint64_t read_ticks; /* that one read of them takes */
     double credit_ticks; /* that may be spent; below nothing: owed */
     double ns_per_tick;
     uint32_t sites[LEAT_CLOCK_PHASES_COUNT + 1][SITES]; /* the last: skipped */
@@ -473,21 +472,6 @@ static void read_events(void)
 
 /* ---- steps and phases ----------------------------------------------------------------------- */
 
-/* A beat is too short to be measured each time. Most of it is a read of the ticks. Where that took
- * 9 ns a beat took 20, and where it took 17 (beside an H200) some 13 000 beats took 0.6 ms. */
-static uint64_t read_cost(void)
-{
-    enum { READS = 32, TIMES = 3 };
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < TIMES; i++) {
-        uint64_t start = call_ticks(), end = start;
-        for (int k = 0; k < READS; k++)
-            end = call_ticks();
-        least = end - start < least ? end - start : least;
-    }
-    return least / READS;
-}
-
 static void set_rate(uint64_t now)
 {
     uint64_t ns = clock_now_ns() - own.begin_ns, ticks = now - own.begin_ticks;
@@ -511,7 +495,6 @@ static void begin_step(uint64_t now)
     if (own.steps++ == 0) {
         own.begin_ns = clock_now_ns();
         own.begin_ticks = own.step_ticks = now;
-        own.read_ticks = read_cost();
         own.cost_ticks = 0;
         return;
     }
@@ -562,7 +545,7 @@ void gpu_clock_mark(enum leat_clock_phase phase)
     if (phase == LEAT_CLOCK_SKIPPED)
         atomic_store(&gpu_clock.on, false);
     if (atomic_load(&gpu_clock.on)) { /* at once: what follows takes time, too */
-        own.cost_ticks += atomic_load(&gpu_clock.beats) * own.read_ticks * BEAT_READS / 2;
+        own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.beats) * BEAT_NS / own.ns_per_tick);
         ask_for_last_moment(start);
         put_here(start);
     }

@@ -6,7 +6,7 @@
 
 enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
 
-__thread struct next_callers next_last;
+struct next_first next_first[PROBE_CALLS];
 
 static struct next_object objects[OBJECTS];
 static _Atomic uint32_t objects_taken;
@@ -107,20 +107,30 @@ static void *find_anew(const char *name, const void *caller)
     return found;
 }
 
+static void remember_first(enum probe_call call, const struct next_object *object, void *found)
+{
+    struct next_first *first = &next_first[call];
+    uintptr_t none = 0;
+    if (object == &anybody || !atomic_compare_exchange_strong(&first->low, &none, object->low))
+        return;
+    atomic_store(&first->next, found);
+    atomic_store(&first->bytes, object->bytes);
+}
+
 void *next_definition_find(enum probe_call call, const void *caller)
 {
     struct next_object *object = known_object(caller);
     if (!object)
         object = add_object(caller);
-    if (object != &anybody)
-        *next_last_of(call) = object;
     void *found = atomic_load(&object->next[call]);
     if (found)
         return found;
     found = find_anew(names[call], caller);
-    if (found)
+    if (found) {
         atomic_store(&object->next[call], found);
-    else
+        remember_first(call, object, found);
+    } else {
         dlerror(); /* what was not found is nobody else's error */
+    }
     return found;
 }

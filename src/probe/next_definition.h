@@ -28,34 +28,31 @@ struct next_object {
     _Atomic(void *) next[PROBE_CALLS];
 };
 
-/* The objects that this thread was called by last, for calls that are counted and for those that
- * are only noticed: mostly the next callers too. PyTorch makes the two from different libraries, by
- * turns. */
-struct next_callers {
-    struct next_object *counted, *noticed;
-};
-extern __thread struct next_callers next_last __attribute__((tls_model("initial-exec")));
-
-static inline struct next_object **next_last_of(enum probe_call call)
-{
-    return call < PROBE_NOTICED ? &next_last.counted : &next_last.noticed;
-}
-
 void *next_definition_find(enum probe_call call, const void *caller);
 
-/* Of the object that called last; NULL when it is another, or has to be looked for. */
-static inline void *next_definition_known(enum probe_call call, const void *caller)
+/* The object that was the first to make a call, and mostly is the only one: all that has to be
+ * known of it in one line of memory, because a step displaces such lines between two calls. */
+struct next_first {
+    _Alignas(32) _Atomic uintptr_t low;
+    _Atomic uintptr_t bytes; /* the last to be set, 0 before */
+    _Atomic(void *) next;
+};
+extern struct next_first next_first[PROBE_CALLS];
+
+/* NULL when the caller is another. */
+static inline void *next_definition_first(enum probe_call call, const void *caller)
 {
-    struct next_object *object = *next_last_of(call);
-    if (!object || (uintptr_t)caller - object->low >= object->bytes)
+    struct next_first *first = &next_first[call];
+    uintptr_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
+    if ((uintptr_t)caller - atomic_load_explicit(&first->low, memory_order_relaxed) >= bytes)
         return NULL;
-    return atomic_load_explicit(&object->next[call], memory_order_relaxed);
+    return atomic_load_explicit(&first->next, memory_order_relaxed);
 }
 
 /* NULL when there is none. */
 static inline void *next_definition(enum probe_call call, const void *caller)
 {
-    void *next = next_definition_known(call, caller);
+    void *next = next_definition_first(call, caller);
     return next ? next : next_definition_find(call, caller);
 }
 

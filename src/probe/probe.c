@@ -124,7 +124,8 @@ PROBE_CUDA_CALLS(X)
 #undef X
 
 /* PyTorch asks for the device ten times as often as it launches. So what nearly every such call
- * does, going on to a function that is known, is apart from the rest and saves no register. */
+ * does, going on to the function of the first caller, is apart from the rest and saves no register.
+ */
 #define X(name, parameters, arguments, idle, before, after)                                        \
     int name parameters __attribute__((visibility("default")));                                    \
     static __attribute__((noinline)) int name##_noticed parameters                                 \
@@ -143,7 +144,7 @@ PROBE_CUDA_CALLS(X)
     int name parameters                                                                            \
     {                                                                                              \
         const void *caller = __builtin_return_address(0);                                          \
-        int(*next) parameters = (int(*) parameters)next_definition_known(PROBE_##name, caller);    \
+        int(*next) parameters = (int(*) parameters)next_definition_first(PROBE_##name, caller);    \
         if (next && (idle))                                                                        \
             return next arguments;                                                                 \
         call_thread.caller = caller;                                                               \
