@@ -438,8 +438,8 @@ def cost_holds(middle, error):
 
 
 def cost_of_a_process(build, folder, number):
-    """[ms a step without leat, how much longer it takes with it] of neighbouring blocks of steps, in one
-    process that takes leat out of itself and puts it back."""
+    """[ms a step without leat, ms with it] of neighbouring blocks of steps, in one process that takes leat
+    out of itself and puts it back."""
     done = subprocess.run(
         [build / "leat", "run", "-q", "--logs-dir", folder, "--run-name", f"cost{number}", "--",
          sys.executable, ROOT / "bench" / "workloads" / "small_kernels.py", str(COST_PAIRS)],
@@ -464,7 +464,9 @@ def check_cost(table, build, folder):
     processes = [cost_of_a_process(build, folder, i) for i in range(COST_PROCESSES)]
     if os.environ.get("OUT"):
         pathlib.Path(os.environ["OUT"], "gpu-cost.json").write_text(json.dumps(processes))
-    added = [trimmed_mean([gap for _, gap in pairs]) for pairs in processes]
+    # Logarithms: the mean of ratios is too large where what they are taken of varies.
+    added = [trimmed_mean([math.log(with_leat / without) for without, with_leat in pairs])
+             for pairs in processes]  # fmt: skip
     middle, error = statistics.mean(added), statistics.stdev(added) / math.sqrt(len(added))
     plain = statistics.median(ms for pairs in processes for ms, _ in pairs)
     table.row("cost, many kernels", cost_holds(middle, error),

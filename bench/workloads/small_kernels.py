@@ -1,6 +1,6 @@
 """A training on the GPU whose kernels are too small for their launches: some thousand a step.
 
-    leat run small_kernels.py PAIRS        # prints [[ms without leat, how much longer with it], ...]
+    leat run small_kernels.py PAIRS        # prints [[ms without leat, ms with it], ...]
 
 Each step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), for
 some steps; the first of them is left out, whose caches were the other's. It is in for longer than it is
@@ -71,6 +71,6 @@ leat = Leat()
 pairs = []
 for _ in range(int(sys.argv[1])):
     got = {there: block(there) for there in random.sample((True, False), 2)}
-    pairs.append((got[False], got[True] / got[False] - 1))
+    pairs.append((got[False], got[True]))
 leat.put(True)
 print(json.dumps({"entries": len(leat.parts[1].entries), "pairs": pairs}))

@@ -12,8 +12,7 @@ HOT_DATA static PyObject *next_original;
 static PyObject *grad_enabled, *count_samples, *mark_of, *on_end, *tensor_type;
 HOT_DATA static PyCFunction grad_function; /* of grad_enabled; NULL: another kind of callable */
 HOT_DATA static PyObject *grad_self;       /* borrowed from it */
-HOT_DATA static PyObject *str_leat, *mark_type;
-static PyObject *no_arguments, *str_shape;
+static PyObject *str_leat, *mark_type, *no_arguments, *str_shape;
 
 /* What next() has to know of an iterator. */
 struct mark {
@@ -39,6 +38,11 @@ static PyObject *mark_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)mark;
 }
 
+/* The iterator that was asked last, and its mark: looking for an attribute takes more memory than
+ * all the rest of next(). Both borrowed: the iterator owns its mark, so they go together. */
+HOT_DATA static PyObject *last_iterator;
+HOT_DATA static struct mark *last_mark;
+
 static int mark_traverse(struct mark *mark, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(mark));
@@ -56,6 +60,8 @@ static void mark_dealloc(struct mark *mark)
 {
     PyTypeObject *type = Py_TYPE(mark);
     PyObject_GC_UnTrack(mark);
+    if (mark == last_mark)
+        last_iterator = NULL;
     mark_clear(mark);
     PyObject_GC_Del(mark);
     Py_DECREF(type);
@@ -85,16 +91,28 @@ COLD static PyObject *ask_mark(PyObject *iterator)
 
 /* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
  * NULL without an exception when it has none. */
-HOT static struct mark *read_mark(PyObject *iterator)
+COLD static struct mark *find_mark(PyObject *iterator)
 {
     PyObject *mark = PyObject_GetAttr(iterator, str_leat);
+    int owned_by_it = mark != NULL;
     if (!mark)
         mark = ask_mark(iterator);
-    if (mark && (PyObject *)Py_TYPE(mark) == mark_type)
-        return (struct mark *)mark;
+    if (mark && (PyObject *)Py_TYPE(mark) == mark_type) {
+        last_iterator = owned_by_it ? iterator : NULL;
+        last_mark = (struct mark *)mark;
+        return last_mark;
+    }
     PyErr_Clear();
     Py_XDECREF(mark);
     return NULL;
+}
+
+HOT static struct mark *read_mark(PyObject *iterator)
+{
+    if (iterator != last_iterator)
+        return find_mark(iterator);
+    Py_INCREF(last_mark);
+    return last_mark;
 }
 
 /* The common cases of samples() in _hooks_data.py, without a call: a list or tuple whose first

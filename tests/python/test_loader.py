@@ -418,3 +418,26 @@ def test_counts_where_batches_differ(train):
     assert rows == [2] * 6 + [1]
     for unordered in list(counts.values())[5:]:
         assert unordered == [1, 4]
+
+
+def test_an_iterator_in_the_place_of_another_is_not_taken_for_it(train):
+    run = train("""
+    loaders = [DataLoader(Rows(n), batch_size=4) for n in (8, 10, 15)]
+    for i in range(30):
+        for batch in loaders[i % 3]:
+            break
+        for batch in loaders[i % 3]:
+            pass
+    for _ in range(3):  # the one is asked while the other lives
+        for one, other in zip(loaders[1], loaders[2]):
+            pass
+    """)
+    fetches = run.main.of("fetch")
+    sizes = {0: 8, 1: 10, 2: 15}
+    whole = {}
+    for r in fetches:
+        whole.setdefault((r.id, r.arg >> 32), []).append(r.arg & 0xFFFFFFFF)
+    assert len(whole) == 60 + 6
+    for (loader, _), counts in whole.items():
+        batches = [min(4, sizes[loader] - at) for at in range(0, sizes[loader], 4)]
+        assert counts == [*batches, 0][: len(counts)], (loader, counts)
