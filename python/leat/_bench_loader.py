@@ -105,6 +105,14 @@ def copy(batch):
     return each(batch, lambda tensor: tensor.clone())
 
 
+def _pinned(tensor):
+    """In page-locked memory, where there is some."""
+    try:
+        return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
+    except RuntimeError:
+        return tensor
+
+
 class Copies:
     """The user's loader, and what is made from it."""
 
@@ -257,7 +265,7 @@ class Copies:
             self.there = self.way.put(self.kept)
         batch = copy(self.there)
         if order.get("pin_memory") and self.accelerator:
-            batch = each(batch, lambda t: t.pin_memory() if t.device.type == "cpu" else t)
+            batch = each(batch, _pinned)
         return batch
 
     def cached_count(self):

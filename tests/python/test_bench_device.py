@@ -92,7 +92,18 @@ def test_code_of_ones_own_is_not_leats(bench):  # noqa: F811
     assert (loader["device"], loader["non_blocking"]) == ("meta", False)
     assert not any(row["settings"]["leat"] for row in result["rows"])
     # It computes with its batches before it copies: they stay where it can.
-    assert "got meta" not in bench.stderr and result["model"]["steps"] >= 3
+    assert "got meta" not in bench.stderr
+    assert result["model"]["steps"] >= 3, (result["model"], bench.stderr)
+
+
+def test_memory_that_cannot_be_page_locked_ends_no_script(bench):  # noqa: F811
+    # This torch says that there is a GPU, and has no page-locked memory.
+    result = bench.run(
+        IN_MEMORY + "train_there(DataLoader(data, batch_size=64, pin_memory=True))\n",
+        "--max-workers",
+        "0",
+    )
+    assert result["model"]["error"] is None and result["model"]["steps"] >= 3, bench.stderr
 
 
 def test_a_first_batch_that_does_not_come(bench):  # noqa: F811
