@@ -365,6 +365,8 @@ static void a_step_of_many_beats_is_seldom_followed(void **state)
 {
     enum { MANY = 1500, BEATS = 10000, EVENTS_A_STEP = 6 };
     int status, device;
+    if (GPU_CLOCK_SLOWED > 1)
+        skip(); /* there the clock may spend as much as it likes */
     pid_t pid = fork();
     if (pid == 0) {
         begin(NULL);
@@ -374,7 +376,7 @@ static void a_step_of_many_beats_is_seldom_followed(void **state)
             for (int i = 0; i < BEATS; i++)
                 cudaGetDevice(&device);
         }
-        _exit(fake_events - events >= MANY / 20 * EVENTS_A_STEP * GPU_CLOCK_SLOWED);
+        _exit(fake_events - events >= MANY / 20 * EVENTS_A_STEP);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
