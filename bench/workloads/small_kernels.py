@@ -1,6 +1,6 @@
 """A training on the GPU whose kernels are too small for their launches: some thousand a step.
 
-    leat run small_kernels.py PAIRS        # prints [[ms without leat, ms with it], ...]
+    leat run small_kernels.py PAIRS        # prints {entries, pairs: [[ms without leat, ms with it], ...]}
 
 Each step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), for
 some steps; the first of them is left out, whose caches were the other's. It is in for longer than it is
