@@ -37,7 +37,7 @@ SMALL_BARS = (-0.30, 0.05)  # idle time of small kernels, as a share, against th
 LARGE_BAR = 0.02  # idle time between launches of large kernels
 EVENTS = 64  # pairs; a step needs one
 COST_BAR = 0.01
-COST_PROCESSES, COST_PAIRS = 6, 36
+COST_PROCESSES, COST_PAIRS = 8, 125
 STALLS_MS = {1: 500, 5: 80, 50: 12}  # stall: steps
 QUIET_STEPS = 500
 TIMELINE_STEPS = 150
@@ -49,6 +49,12 @@ def phases():
     text = (ROOT / "include" / "leat" / "recorder.h").read_text(encoding="utf-8")
     block = text[text.index("#define LEAT_CLOCK_PHASES(X)") : text.index("enum leat_clock_phase")]
     return re.findall(r'X\(\w+, "(\w+)"\)', block)
+
+
+def clock_share():
+    """What the clock may spend, of the time."""
+    text = (ROOT / "src" / "probe" / "gpu_clock.c").read_text(encoding="utf-8")
+    return 1 / int(re.search(r"COST_SHARE = (\d+)", text).group(1))
 
 
 # ---- inside `leat run` ---------------------------------------------------------------------------
@@ -438,8 +444,8 @@ def cost_holds(middle, error):
 
 
 def cost_of_a_process(build, folder, number):
-    """[ms a step without leat, ms with it] of neighbouring blocks of steps, in one process that takes leat
-    out of itself and puts it back."""
+    """[(ms without leat, ms with it)] of neighbouring steps, in one process that takes leat out of itself and
+    puts it back."""
     done = subprocess.run(
         [build / "leat", "run", "-q", "--logs-dir", folder, "--run-name", f"cost{number}", "--",
          sys.executable, ROOT / "bench" / "workloads" / "small_kernels.py", str(COST_PAIRS)],
@@ -449,29 +455,23 @@ def cost_of_a_process(build, folder, number):
     got = json.loads(done.stdout.splitlines()[-1])
     if got["entries"] == 0:
         sys.exit("small_kernels.py found no call of CUDA that goes through the probe.")
+    if os.environ.get("OUT"):
+        pathlib.Path(os.environ["OUT"], f"gpu-cost{number}.json").write_text(json.dumps(got))
     return got["pairs"]
-
-
-def trimmed_mean(values):
-    """Of all but the tenth at either end. leat follows some steps and others not, so no median; and
-    somebody else stops some."""
-    values = sorted(values)
-    cut = len(values) // 10
-    return statistics.mean(values[cut : len(values) - cut])
 
 
 def check_cost(table, build, folder):
     processes = [cost_of_a_process(build, folder, i) for i in range(COST_PROCESSES)]
-    if os.environ.get("OUT"):
-        pathlib.Path(os.environ["OUT"], "gpu-cost.json").write_text(json.dumps(processes))
-    # Logarithms: the mean of ratios is too large where what they are taken of varies.
-    added = [trimmed_mean([math.log(with_leat / without) for without, with_leat in pairs])
+    # A step that the clock follows costs more, but one in twenty is none of the median: what it may spend
+    # is added.
+    added = [statistics.median(with_leat / without - 1 for without, with_leat in pairs) + clock_share()
              for pairs in processes]  # fmt: skip
     middle, error = statistics.mean(added), statistics.stdev(added) / math.sqrt(len(added))
     plain = statistics.median(ms for pairs in processes for ms, _ in pairs)
     table.row("cost, many kernels", cost_holds(middle, error),
-              f"with leat {middle:+.2%} +- {error:.2%}, {len(added)} processes with and without it by turns "
-              f"({min(added):+.2%} .. {max(added):+.2%}); {plain:.2f} ms a step without")  # fmt: skip
+              f"with leat {middle:+.2%} +- {error:.2%}, the clock's {clock_share():.2%} among it; {len(added)} processes "
+              f"with and without it by turns ({min(added):+.2%} .. {max(added):+.2%}); "
+              f"{plain:.2f} ms a step without")  # fmt: skip
 
 
 def main():

@@ -2,10 +2,11 @@
 
     leat run small_kernels.py PAIRS        # prints {entries, pairs: [[ms without leat, ms with it], ...]}
 
-Each step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), for
-some steps; the first of them is left out, whose caches were the other's. It is in for longer than it is
-out, because its clock saves up while it is out what it may spend: three quarters of the time here make a
-third more of what the clock costs. Both threads that launch, Python's and autograd's, run on one core.
+A step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), for two
+steps; the first of them is left out, whose caches were the other's. So those that are compared are
+neighbours: what else the machine does changes from one tenth of a second to the next by far more than leat
+costs. Both threads that launch, Python's and autograd's, run on one core: that which others use least, as
+some steps on each of them tell.
 """
 
 import json
@@ -21,7 +22,6 @@ from torch.utils.data import DataLoader
 from unhooked import Leat
 
 WIDTH, BLOCKS = 32, 125
-STEPS = {True: 9, False: 3}  # with leat and without
 
 
 class Block(nn.Module):
@@ -58,19 +58,27 @@ def train(steps):
     return times
 
 
-def block(there):
+def second_step(there):
     leat.put(there)
-    return statistics.mean(train(STEPS[there])[1:])
+    return train(2)[1]
+
+
+def move_to(core):
+    for thread in os.listdir("/proc/self/task"):  # autograd's, too
+        os.sched_setaffinity(int(thread), {core})
+
+
+def steps_on(core):
+    move_to(core)
+    return statistics.mean(train(4)[1:])
 
 
 train(20)
-core = max(os.sched_getaffinity(0))
-for thread in os.listdir("/proc/self/task"):  # autograd's, too
-    os.sched_setaffinity(int(thread), {core})
+move_to(min(os.sched_getaffinity(0), key=steps_on))
 leat = Leat()
 pairs = []
 for _ in range(int(sys.argv[1])):
-    got = {there: block(there) for there in random.sample((True, False), 2)}
+    got = {there: second_step(there) for there in random.sample((True, False), 2)}
     pairs.append((got[False], got[True]))
 leat.put(True)
 print(json.dumps({"entries": len(leat.parts[1].entries), "pairs": pairs}))

@@ -13,11 +13,11 @@
  * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
  * clock_gettime), and turned into nanoseconds when it is read. Reading them is still most of what
  * counting a call costs, and a step may have thousands of launches that are all alike: after the
- * first LAUNCHES_ALL of a slot every LAUNCHES_TIMED-th is timed and stands for so many. Their
- * number is exact.
+ * first LAUNCHES_ALL of a slot every LAUNCHES_TIMED-th of a thread is timed and stands for so many.
+ * Their number is exact.
  *
- * A call inside a call of the same thread (the runtime calling the driver) is part of the outer
- * one.
+ * A call inside a timed call of the same thread (the runtime calling the driver) is part of the
+ * outer one.
  */
 #ifndef LEAT_PROBE_CALL_COUNTERS_H
 #define LEAT_PROBE_CALL_COUNTERS_H
@@ -47,7 +47,8 @@ struct call_thread {
     struct call_slot *slot; /* NULL: none yet */
     uint32_t depth;
     uint32_t shared;    /* the slot is everybody's */
-    const void *caller; /* of the call that is noticed */
+    uint32_t untimed;   /* launches to come that the last timed one stands for */
+    const void *caller; /* of the call that went no short way */
 };
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
 extern bool call_ticks_steady; /* set once, before the first slot is taken */
@@ -67,10 +68,15 @@ static inline uint64_t call_ticks(void)
 static inline uint64_t call_weight(enum leat_cuda_class class)
 {
     enum { LAUNCHES_ALL = 1000, LAUNCHES_TIMED = 7 }; /* 7: few loops have as many */
-    if (class != LEAT_CUDA_LAUNCH)
+    if (class != LEAT_CUDA_LAUNCH ||
+        atomic_load_explicit(&call_thread.slot->of[class].n, memory_order_relaxed) < LAUNCHES_ALL)
         return 1;
-    uint64_t n = atomic_load_explicit(&call_thread.slot->of[class].n, memory_order_relaxed);
-    return n < LAUNCHES_ALL ? 1 : n % LAUNCHES_TIMED == 0 ? LAUNCHES_TIMED : 0;
+    if (call_thread.untimed) {
+        call_thread.untimed--;
+        return 0;
+    }
+    call_thread.untimed = LAUNCHES_TIMED - 1;
+    return LAUNCHES_TIMED;
 }
 
 /* False inside another call. Each true one is followed by a call_leave(). */
@@ -88,6 +94,18 @@ static inline void call_add(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
                           memory_order_relaxed);
+}
+
+/* A launch that is not timed, counted at once. False: it may have to be timed, see call_weight().
+ */
+static inline bool call_untimed(void)
+{
+    struct call_thread *t = &call_thread;
+    if (!t->untimed || t->shared || t->depth)
+        return false;
+    t->untimed--;
+    call_add(&t->slot->of[LEAT_CUDA_LAUNCH].n, 1);
+    return true;
 }
 
 static inline void call_leave(enum leat_cuda_class class, uint64_t weight, uint64_t start,

@@ -1,6 +1,6 @@
-/* cuda_calls.h: the calls that the probe counts: one list, from which the wrappers (probe.c) and
+/* cuda_calls.h: the calls that the probe sees: three lists, from which the wrappers (probe.c) and
  * the table of their next definitions (next_definition.h) are made. A call is added here and
- * nowhere else.
+ * nowhere else. Those that are counted:
  *
  *     X(name, parameters, arguments, class, bytes, after)
  *
@@ -31,17 +31,33 @@ struct probe_dim3 { /* dim3: passed by value */
     unsigned x, y, z;
 };
 
-/* Launches of the runtime have one shape, whatever they are called. */
+/* Launches, which are most of what is counted: X(name, parameters, arguments, stream). Those of the
+ * runtime have one shape, whatever they are called. */
 #define PROBE_LAUNCH(X, name)                                                                      \
     X(name,                                                                                        \
       (const void *kernel, struct probe_dim3 grid, struct probe_dim3 block, void **values,         \
        size_t shared, void *stream),                                                               \
-      (kernel, grid, block, values, shared, stream), launch_class(stream), 0,                      \
-      gpu_clock_launched(end))
+      (kernel, grid, block, values, shared, stream), stream)
 
 #define PROBE_LAUNCH_EX(X, name)                                                                   \
     X(name, (const void *config, const void *kernel, void **values), (config, kernel, values),     \
-      launch_class(config_stream(config)), 0, gpu_clock_launched(end))
+      config_stream(config))
+
+#define PROBE_CUDA_LAUNCHES(X)                                                                     \
+    PROBE_LAUNCH(X, cudaLaunchKernel)                                                              \
+    PROBE_LAUNCH(X, cudaLaunchKernel_ptsz)                                                         \
+    PROBE_LAUNCH(X, __cudaLaunchKernel)                                                            \
+    PROBE_LAUNCH(X, __cudaLaunchKernel_ptsz)                                                       \
+    PROBE_LAUNCH(X, cudaLaunchCooperativeKernel)                                                   \
+    PROBE_LAUNCH(X, cudaLaunchCooperativeKernel_ptsz)                                              \
+    PROBE_LAUNCH_EX(X, cudaLaunchKernelExC)                                                        \
+    PROBE_LAUNCH_EX(X, cudaLaunchKernelExC_ptsz)                                                   \
+    X(cuLaunchKernel,                                                                              \
+      (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+       unsigned shared, void *stream, void **values, void **extra),                                \
+      (kernel, gx, gy, gz, bx, by, bz, shared, stream, values, extra), stream)                     \
+    X(cuLaunchKernelEx, (const void *config, void *kernel, void **values, void **extra),           \
+      (config, kernel, values, extra), config_stream(config))
 
 #define PROBE_GRAPH_LAUNCH(X, name)                                                                \
     X(name, (void *graph, void *stream), (graph, stream),                                          \
@@ -87,14 +103,6 @@ struct probe_dim3 { /* dim3: passed by value */
 /* A range of host memory is forgotten before it is let go of: afterwards another thread may already
  * have been given it. */
 #define PROBE_CUDA_CALLS(X)                                                                        \
-    PROBE_LAUNCH(X, cudaLaunchKernel)                                                              \
-    PROBE_LAUNCH(X, cudaLaunchKernel_ptsz)                                                         \
-    PROBE_LAUNCH(X, __cudaLaunchKernel)                                                            \
-    PROBE_LAUNCH(X, __cudaLaunchKernel_ptsz)                                                       \
-    PROBE_LAUNCH(X, cudaLaunchCooperativeKernel)                                                   \
-    PROBE_LAUNCH(X, cudaLaunchCooperativeKernel_ptsz)                                              \
-    PROBE_LAUNCH_EX(X, cudaLaunchKernelExC)                                                        \
-    PROBE_LAUNCH_EX(X, cudaLaunchKernelExC_ptsz)                                                   \
     PROBE_GRAPH_LAUNCH(X, cudaGraphLaunch)                                                         \
     PROBE_GRAPH_LAUNCH(X, cudaGraphLaunch_ptsz)                                                    \
     PROBE_COPY(X, cudaMemcpy)                                                                      \
@@ -145,14 +153,6 @@ struct probe_dim3 { /* dim3: passed by value */
     X(cudaFreeHost, (void *at), (at), (host_memory_remove(at), LEAT_CUDA_FREE_HOST), 0, (void)0)   \
     X(cudaHostUnregister, (void *at), (at), (host_memory_remove(at), LEAT_CUDA_FREE_HOST), 0,      \
       (void)0)                                                                                     \
-    X(cuLaunchKernel,                                                                              \
-      (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
-       unsigned shared, void *stream, void **values, void **extra),                                \
-      (kernel, gx, gy, gz, bx, by, bz, shared, stream, values, extra), launch_class(stream), 0,    \
-      gpu_clock_launched(end))                                                                     \
-    X(cuLaunchKernelEx, (const void *config, void *kernel, void **values, void **extra),           \
-      (config, kernel, values, extra), launch_class(config_stream(config)), 0,                     \
-      gpu_clock_launched(end))                                                                     \
     PROBE_GRAPH_LAUNCH(X, cuGraphLaunch)                                                           \
     X(cuMemcpyAsync, (uint64_t to, uint64_t from, size_t n, void *stream), (to, from, n, stream),  \
       copy_class(COPY_DEFAULT, (void *)to, (const void *)from), n, (void)0)                        \
@@ -179,7 +179,7 @@ struct probe_dim3 { /* dim3: passed by value */
  * While `idle` holds there is nothing to notice: PyTorch asks for the device ten times a launch.
  */
 #define PROBE_CUDA_NOTICED(X)                                                                      \
-    X(cudaGetDevice, (int *device), (device), !gpu_clock_on(), gpu_clock_asked(),                  \
+    X(cudaGetDevice, (int *device), (device), gpu_clock_deaf(), gpu_clock_asked(),                 \
       gpu_clock_answered())                                                                        \
     X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), 0, gpu_clock_capture(1),   \
       gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
@@ -190,11 +190,10 @@ struct probe_dim3 { /* dim3: passed by value */
     X(cudaStreamEndCapture, (void *stream, void **graph), (stream, graph), 0, (void)0,             \
       gpu_clock_capture(-1))
 
+/* Those first that every step makes many of. */
 enum probe_call {
 #define X(name, ...) PROBE_##name,
-    PROBE_CUDA_CALLS(X) PROBE_NOTICED, /* those from here on */
-    PROBE_BEFORE_NOTICED = PROBE_NOTICED - 1,
-    PROBE_CUDA_NOTICED(X)
+    PROBE_CUDA_LAUNCHES(X) PROBE_CUDA_NOTICED(X) PROBE_CUDA_CALLS(X)
 #undef X
         PROBE_CALLS
 };

@@ -10,6 +10,8 @@
  */
 #include "probe/gpu_clock.h"
 
+#include "base/hot.h"
+
 #include <dlfcn.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@ enum {
     GAP_US = 250,         /* shorter pauses between calls are the host at work */
     COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
     WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
-    COST_SHARE = 400 / GPU_CLOCK_SLOWED, /* at most this part of the time is spent here */
+    COST_SHARE = 800 / GPU_CLOCK_SLOWED, /* at most this part of the time is spent here */
     CREDIT_US =
         500 *
         GPU_CLOCK_SLOWED, /* of it, that may be saved up: a pause is no part of what follows */
@@ -57,7 +59,7 @@ struct unsure {
     uint64_t work_ns, empty_ns;
 };
 
-struct gpu_clock gpu_clock;
+HOT_DATA struct gpu_clock gpu_clock;
 __thread struct gpu_clock_thread gpu_clock_thread;
 
 /* All of it belongs to whoever has set `busy`, but for `capturing`. */

@@ -18,7 +18,8 @@
  *
  * A beat is any call that says that the host is at work: a launch, or cudaGetDevice(), which
  * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
- * gap is GAP_US without a beat.
+ * gap is GAP_US without a beat. In a phase that has had MANY_BEATS, questions right behind a launch
+ * are not heard, unless a moment (below) is near: the launches are beats enough.
  *
  * Shorter pauses are too many for two events each; a device whose kernels are too small for their
  * launches stands idle in thousands of them a step. They are sampled: at random moments, which know
@@ -77,6 +78,7 @@ struct gpu_clock_thread {
     void *stream; /* of its last launch */
     bool launched;
     bool copying;
+    uint8_t unheard; /* questions to come that are no beats */
 };
 extern __thread struct gpu_clock_thread gpu_clock_thread __attribute__((tls_model("initial-exec")));
 
@@ -120,6 +122,17 @@ static inline void gpu_clock_before(bool launches)
     gpu_clock_count(&gpu_clock.fresh);
 }
 
+/* Whether a call that only asks is no beat. */
+static inline bool gpu_clock_deaf(void)
+{
+    if (!gpu_clock_on())
+        return true;
+    if (!gpu_clock_thread.unheard)
+        return false;
+    gpu_clock_thread.unheard--;
+    return true;
+}
+
 /* The same for a call that only asks. An operation that waits for the device does so once more
  * before it returns: that soon after the wait it is still the same operation. */
 static inline void gpu_clock_asked(void)
@@ -158,8 +171,14 @@ static inline void gpu_clock_launch(void *stream)
 
 static inline void gpu_clock_launched(uint64_t now)
 {
-    if (now >= atomic_load_explicit(&gpu_clock.moment, memory_order_relaxed))
+    enum { MANY_BEATS = 1024, UNHEARD = 15, NEAR_PART = 4 }; /* a quarter of a gap: 60 us */
+    uint64_t moment = atomic_load_explicit(&gpu_clock.moment, memory_order_relaxed);
+    uint64_t near = atomic_load_explicit(&gpu_clock.gap_ticks, memory_order_relaxed) / NEAR_PART;
+    if (now >= moment)
         atomic_store_explicit(&gpu_clock.moment_in_call, true, memory_order_relaxed);
+    if (now + near < moment &&
+        atomic_load_explicit(&gpu_clock.beats, memory_order_relaxed) >= MANY_BEATS)
+        gpu_clock_thread.unheard = UNHEARD;
     gpu_clock_after(now);
 }
 

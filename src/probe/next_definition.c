@@ -1,12 +1,14 @@
 /* next_definition.c: see next_definition.h. */
 #include "probe/next_definition.h"
 
+#include "base/hot.h"
+
 #include <dlfcn.h>
 #include <link.h>
 
 enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
 
-struct next_first next_first[PROBE_CALLS];
+HOT_DATA struct next_first next_first[PROBE_CALLS][NEXT_FIRST];
 
 static struct next_object objects[OBJECTS];
 static _Atomic uint32_t objects_taken;
@@ -15,7 +17,7 @@ static struct next_object anybody;     /* callers that have no object of their o
 
 static const char *const names[PROBE_CALLS] = {
 #define X(name, ...) #name,
-    PROBE_CUDA_CALLS(X) PROBE_CUDA_NOTICED(X)
+    PROBE_CUDA_LAUNCHES(X) PROBE_CUDA_NOTICED(X) PROBE_CUDA_CALLS(X)
 #undef X
 };
 
@@ -109,12 +111,15 @@ static void *find_anew(const char *name, const void *caller)
 
 static void remember_first(enum probe_call call, const struct next_object *object, void *found)
 {
-    struct next_first *first = &next_first[call];
-    uintptr_t none = 0;
-    if (object == &anybody || !atomic_compare_exchange_strong(&first->low, &none, object->low))
+    for (int i = 0; i < NEXT_FIRST && object != &anybody; i++) {
+        struct next_first *first = &next_first[call][i];
+        uintptr_t none = 0;
+        if (!atomic_compare_exchange_strong(&first->low, &none, object->low))
+            continue;
+        atomic_store(&first->next, found);
+        atomic_store(&first->bytes, object->bytes);
         return;
-    atomic_store(&first->next, found);
-    atomic_store(&first->bytes, object->bytes);
+    }
 }
 
 void *next_definition_find(enum probe_call call, const void *caller)

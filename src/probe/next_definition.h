@@ -30,23 +30,27 @@ struct next_object {
 
 void *next_definition_find(enum probe_call call, const void *caller);
 
-/* The object that was the first to make a call, and mostly is the only one: all that has to be
- * known of it in one line of memory, because a step displaces such lines between two calls. */
+/* The objects that were the first to make a call: few calls are made by more. All that has to be
+ * known of one lies together, and what many calls look at in one page, because a step displaces
+ * such memory from the caches between two calls. */
+enum { NEXT_FIRST = 3 };
 struct next_first {
-    _Alignas(32) _Atomic uintptr_t low;
+    _Atomic uintptr_t low;
     _Atomic uintptr_t bytes; /* the last to be set, 0 before */
     _Atomic(void *) next;
 };
-extern struct next_first next_first[PROBE_CALLS];
+extern struct next_first next_first[PROBE_CALLS][NEXT_FIRST];
 
 /* NULL when the caller is another. */
 static inline void *next_definition_first(enum probe_call call, const void *caller)
 {
-    struct next_first *first = &next_first[call];
-    uintptr_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
-    if ((uintptr_t)caller - atomic_load_explicit(&first->low, memory_order_relaxed) >= bytes)
-        return NULL;
-    return atomic_load_explicit(&first->next, memory_order_relaxed);
+    for (int i = 0; i < NEXT_FIRST; i++) {
+        struct next_first *first = &next_first[call][i];
+        uintptr_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
+        if ((uintptr_t)caller - atomic_load_explicit(&first->low, memory_order_relaxed) < bytes)
+            return atomic_load_explicit(&first->next, memory_order_relaxed);
+    }
+    return NULL;
 }
 
 /* NULL when there is none. */

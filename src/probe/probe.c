@@ -85,6 +85,15 @@ static inline enum leat_cuda_class launch_class(void *stream)
     return LEAT_CUDA_LAUNCH;
 }
 
+/* Nothing but counted: the clock is off, and the last timed launch stands for this one. */
+static inline bool launch_is_plain(void *stream)
+{
+    if (gpu_clock_on() || !call_untimed())
+        return false;
+    gpu_clock_thread.stream = stream; /* a timed one has set the rest */
+    return true;
+}
+
 /* cudaLaunchConfig_t and CUlaunchConfig have the stream at the same place. */
 static void *config_stream(const void *config)
 {
@@ -97,12 +106,9 @@ static void *config_stream(const void *config)
 
 /* `bytes` and `after` use the parameters, so they are evaluated where those are in scope; and
  * before the call is left, so that a signal handler never meets a table that is being changed. */
-#define X(name, parameters, arguments, class, bytes, after)                                        \
-    int name parameters __attribute__((visibility("default")));                                    \
-    int name parameters                                                                            \
+#define COUNT(name, caller, parameters, arguments, class, bytes, after)                            \
     {                                                                                              \
-        int(*next) parameters =                                                                    \
-            (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
+        int(*next) parameters = (int(*) parameters)next_definition(PROBE_##name, caller);          \
         if (!next)                                                                                 \
             return NO_DEVICE;                                                                      \
         if (!call_enter())                                                                         \
@@ -120,15 +126,40 @@ static void *config_stream(const void *config)
         call_leave(counted_as, weight, start, end, result == 0 ? (uint64_t)(bytes) : 0);           \
         return result;                                                                             \
     }
+
+#define X(name, parameters, arguments, class, bytes, after)                                        \
+    int name parameters __attribute__((visibility("default")));                                    \
+    int name parameters COUNT(name, __builtin_return_address(0), parameters, arguments, class,     \
+                              bytes, after)
 PROBE_CUDA_CALLS(X)
 #undef X
 
-/* PyTorch asks for the device ten times as often as it launches. So what nearly every such call
- * does, going on to the function of the first caller, is apart from the rest and saves no register.
- */
-#define X(name, parameters, arguments, idle, before, after)                                        \
+/* PyTorch launches a thousand times a step, and asks for the device ten times as often. So what
+ * nearly every such call does, going on to the function of the first caller, is apart from the
+ * rest: it saves no register, and its code is a line or two of memory. */
+#define SHORT_WAY(name, parameters, arguments, holds)                                              \
+    static __attribute__((noinline)) int name##_whole parameters;                                  \
     int name parameters __attribute__((visibility("default")));                                    \
-    static __attribute__((noinline)) int name##_noticed parameters                                 \
+    int name parameters                                                                            \
+    {                                                                                              \
+        const void *caller = __builtin_return_address(0);                                          \
+        int(*next) parameters = (int(*) parameters)next_definition_first(PROBE_##name, caller);    \
+        if (next && (holds))                                                                       \
+            return next arguments;                                                                 \
+        call_thread.caller = caller;                                                               \
+        return name##_whole arguments;                                                             \
+    }
+
+#define X(name, parameters, arguments, stream)                                                     \
+    SHORT_WAY(name, parameters, arguments, launch_is_plain(stream))                                \
+    static int name##_whole parameters COUNT(name, call_thread.caller, parameters, arguments,      \
+                                             launch_class(stream), 0, gpu_clock_launched(end))
+PROBE_CUDA_LAUNCHES(X)
+#undef X
+
+#define X(name, parameters, arguments, idle, before, after)                                        \
+    SHORT_WAY(name, parameters, arguments, idle)                                                   \
+    static int name##_whole parameters                                                             \
     {                                                                                              \
         int(*next) parameters =                                                                    \
             (int(*) parameters)next_definition(PROBE_##name, call_thread.caller);                  \
@@ -140,15 +171,6 @@ PROBE_CUDA_CALLS(X)
         int result = next arguments;                                                               \
         after;                                                                                     \
         return result;                                                                             \
-    }                                                                                              \
-    int name parameters                                                                            \
-    {                                                                                              \
-        const void *caller = __builtin_return_address(0);                                          \
-        int(*next) parameters = (int(*) parameters)next_definition_first(PROBE_##name, caller);    \
-        if (next && (idle))                                                                        \
-            return next arguments;                                                                 \
-        call_thread.caller = caller;                                                               \
-        return name##_noticed arguments;                                                           \
     }
 PROBE_CUDA_NOTICED(X)
 #undef X

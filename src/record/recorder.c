@@ -261,7 +261,7 @@ COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsig
         atomic_fetch_add(&a->header.cuda_used, 1);
         if (!before)
             put_cuda(&a->cuda, REC_CUDA_BEGUN, totals);
-        if (kind != LEAT_REC_NONE && (kind != LEAT_REC_FETCH || !(before & TRAINS))) {
+        if (kind != LEAT_REC_NONE) {
             put_cuda(&a->cuda, REC_CUDA_STEPPED, totals);
             atomic_fetch_add(&cuda_steps, 1);
         }
@@ -278,7 +278,9 @@ HOT static void end_step(struct rec_area *a, enum leat_record_kind kind)
     unsigned before = atomic_load_explicit(&step_kinds, memory_order_relaxed);
     if (!(before & 1u << kind))
         before = atomic_fetch_or(&step_kinds, 1u << kind);
-    if (atomic_load_explicit(&cuda_met, memory_order_relaxed))
+    /* Where there is an optimizer, a batch ends nothing. */
+    if (atomic_load_explicit(&cuda_met, memory_order_relaxed) &&
+        (kind != LEAT_REC_FETCH || !(before & TRAINS)))
         tell_cuda(a, kind, before);
 }
 

@@ -11,6 +11,7 @@
 #include "probe/gpu_clock.h"
 #include "fake_cuda.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -199,13 +200,13 @@ static void work_on_the_host(uint64_t ns)
 
 /* Launches that follow each other far more closely than a gap; each keeps the device busy so long.
  */
-static void launch_often(uint64_t busy_ns)
+static void launch_often(uint64_t busy_ns, int launches)
 {
-    enum { MANY_STEPS = 60, LAUNCHES = 200, PAUSE_NS = 20000 };
-    for (int k = 0; k < MANY_STEPS; k++) {
+    enum { LAUNCHES = 24000, PAUSE_NS = 20000 };
+    for (int k = 0; k < LAUNCHES / launches; k++) {
         leat_probe_mark(LEAT_CLOCK_INPUT);
         leat_probe_mark(LEAT_CLOCK_FORWARD);
-        for (int i = 0; i < LAUNCHES; i++) {
+        for (int i = 0; i < launches; i++) {
             launch();
             fake_busy_until_ns = now_ns() + busy_ns;
             work_on_the_host(PAUSE_NS);
@@ -218,23 +219,28 @@ static void launch_often(uint64_t busy_ns)
 /* The share of idle time between launches, in time of which events tell nothing, by a clock that
  * begins at nothing, as it does in a child; in percent, or more than 100 when too few moments were
  * asked for. */
-static int idle_percent(uint64_t busy_ns)
+static int idle_percent_of(uint64_t busy_ns, int launches)
 {
     int status;
     pid_t pid = fork();
     if (pid == 0) {
         begin(NULL);
-        launch_often(busy_ns);
-        struct leat_clock_total launches = gained(LEAT_CLOCK_LAUNCH);
+        launch_often(busy_ns, launches);
+        struct leat_clock_total between = gained(LEAT_CLOCK_LAUNCH);
         struct leat_clock_total forward = gained(LEAT_CLOCK_FORWARD);
-        if (launches.n < 32 || launches.idle_ns != launches.device_ns)
+        if (between.n < 32 || between.idle_ns != between.device_ns)
             _exit(101);
-        _exit((int)(100 * launches.idle_ns /
-                    (launches.device_ns + forward.device_ns - forward.idle_ns)));
+        _exit((int)(100 * between.idle_ns /
+                    (between.device_ns + forward.device_ns - forward.idle_ns)));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+static int idle_percent(uint64_t busy_ns)
+{
+    return idle_percent_of(busy_ns, 200);
 }
 
 static void short_pauses_are_sampled(void **state)
@@ -245,6 +251,13 @@ static void short_pauses_are_sampled(void **state)
 static void a_busy_device_is_not_idle_between_launches(void **state)
 {
     assert_in_range(idle_percent(50000000), 0, 25);
+}
+
+/* Where questions behind a launch are not heard, moments still are. */
+static void short_pauses_of_many_launches_are_sampled(void **state)
+{
+    assert_in_range(idle_percent_of(0, 3000), 50, 100);
+    assert_in_range(idle_percent_of(50000000, 3000), 0, 25);
 }
 
 static void what_is_seen_late_is_asked_for_twice(void **state)
@@ -317,15 +330,23 @@ static void a_large_copy_is_the_transfers(void **state)
     assert_int_equal(gained(LEAT_CLOCK_H2D).n, STEPS);
 }
 
+/* For what the clock has spent. */
+static void pay(void)
+{
+    struct timespec pause = {0, 500000000};
+    nanosleep(&pause, NULL);
+}
+
 static void nothing_is_recorded_into_a_capture(void **state)
 {
     void *graph;
     cudaStreamBeginCapture(stream, 0);
     long events = fake_events, queries = fake_queries;
-    launch_often(0);
+    launch_often(0, 200);
     assert_int_equal(fake_events, events);
     assert_int_equal(fake_queries, queries);
     cudaStreamEndCapture(stream, &graph);
+    pay();
     step(LEAT_CLOCK_FORWARD);
     assert_true(fake_events > events);
     assert_ptr_equal(fake_event_stream, stream);
@@ -360,26 +381,42 @@ static void a_costly_clock_leaves_steps_out(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Beats are its own time, too, though none of them is measured. */
-static void a_step_of_many_beats_is_seldom_followed(void **state)
+/* How many events are put in steps of very many questions, with a launch behind so many each. */
+static int events_of(int questions)
 {
-    enum { MANY = 1500, BEATS = 10000, EVENTS_A_STEP = 6 };
+    enum { MANY = 1000, BEATS = 10000, WORK_NS = 300000, MOST = 255 };
     int status, device;
-    if (GPU_CLOCK_SLOWED > 1)
-        skip(); /* there the clock may spend as much as it likes */
     pid_t pid = fork();
     if (pid == 0) {
         begin(NULL);
         long events = fake_events;
         for (int k = 0; k < MANY; k++) {
             step(LEAT_CLOCK_SYNC);
-            for (int i = 0; i < BEATS; i++)
+            leat_probe_mark(LEAT_CLOCK_FORWARD);
+            for (int i = 1; i <= BEATS; i++) {
                 cudaGetDevice(&device);
+                if (i % questions == 0)
+                    launch();
+            }
+            work_on_the_host(WORK_NS);
         }
-        _exit(fake_events - events >= MANY / 20 * EVENTS_A_STEP);
+        events = fake_events - events;
+        _exit((int)(events < MOST ? events : MOST));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Beats are its own time, too, though none of them is measured. Questions behind launches are no
+ * beats, so such steps are followed more often. */
+static void a_step_of_many_beats_is_seldom_followed(void **state)
+{
+    if (GPU_CLOCK_SLOWED > 1)
+        skip(); /* there the clock may spend as much as it likes */
+    int questions = events_of(INT_MAX), launches = events_of(10);
+    assert_in_range(questions, 1, 60);
+    assert_true(launches > questions);
 }
 
 /* What a pause would pay for is not spent on the steps that come after it. */
@@ -401,8 +438,7 @@ static void a_pause_pays_for_few_steps(void **state)
 static void events_of_the_last_step_are_read(void **state)
 {
     struct leat_clock_total now[LEAT_CLOCK_PHASES_COUNT];
-    struct timespec pause = {0, 500000000}; /* pays for what the test before this has spent */
-    nanosleep(&pause, NULL);
+    pay();
     step(LEAT_CLOCK_OPTIMIZER);
     assert_int_equal(leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, now), 1);
     assert_is_stall(now[LEAT_CLOCK_OPTIMIZER].idle_ns - before[LEAT_CLOCK_OPTIMIZER].idle_ns);
@@ -470,6 +506,7 @@ int main(void)
         TEST(short_pauses_are_sampled),
         TEST(what_is_seen_late_is_asked_for_twice),
         TEST(a_busy_device_is_not_idle_between_launches),
+        TEST(short_pauses_of_many_launches_are_sampled),
         TEST(nothing_is_recorded_into_a_capture),
         TEST(an_evaluation_is_left_out),
         TEST(a_forked_child_begins_at_nothing),
