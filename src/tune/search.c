@@ -228,13 +228,16 @@ static int ask_between(struct tune_result *result, struct tune_config *ret_confi
     return ask_workers(result, workers + workers / 2, top, ret_config);
 }
 
-/* Far less than the samples should allow: either handing over costs that much, or the machine was
- * busy with something else when the knee was measured. A second look at it, and one beyond it (who
- * has to share CPUs gets more of them with more processes), tell the two apart. */
+/* The knee has lost to fewer workers, or all is far less than the samples should allow: either
+ * handing over costs that much, or the machine was busy with something else when the knee was
+ * measured. A second look at it, and in the second case one beyond it (who has to share CPUs gets
+ * more of them with more processes), tell the two apart. */
 static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
 {
-    int knee = cost_knee(result);
-    if (knee < 1 || !(top_score(result, 1) < DOUBT_RATIO * cost_expected_rate(result, knee)))
+    int knee = cost_knee(result), best = best_of(result, 1);
+    int lost = best >= 0 && result->rows[best].config.workers < knee;
+    int slow = top_score(result, 1) < DOUBT_RATIO * cost_expected_rate(result, knee);
+    if (knee < 1 || (!lost && !slow))
         return 0;
     struct tune_config config = with_workers(result, knee);
     const struct tune_row *row = tune_find(result, &config);
@@ -242,7 +245,7 @@ static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
         *ret_config = config;
         return 1;
     }
-    return ask_workers(result, knee * 2, 0, ret_config);
+    return slow && ask_workers(result, knee * 2, 0, ret_config);
 }
 
 /* The more ahead the better, if it matters at all, and by how much shows best at the most: what the

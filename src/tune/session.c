@@ -10,10 +10,10 @@
 
 /* A row whose rate is still not known after this long has samples of very different cost: what it
  * has by then serves to compare. */
-#define ROW_S 1.2
+#define ROW_S 0.6
 /* The samples that are timed one by one, and the time they may take. */
 #define SAMPLES   512
-#define SAMPLES_S 0.7
+#define SAMPLES_S 0.5
 /* The bound of a cached batch needs no more than an order of magnitude. */
 #define CACHED_S    0.4
 #define MODEL_S     3.0

@@ -290,7 +290,7 @@ static const char *progress(const struct session *s, double when_s)
     return shown;
 }
 
-/* Some eight rows are usual: of 1.2 s each as long as none is known, then of what those before
+/* Some eight rows are usual: of 0.6 s each as long as none is known, then of what those before
  * took. 0.4 s go to the cached batch and 3 to the model. */
 static void progress_tells_the_time_left(void **state)
 {
@@ -300,13 +300,13 @@ static void progress_tells_the_time_left(void **state)
     assert_string_equal(progress(&s, 0), "waiting for the training loader");
     session_done(&s);
     begin(&s, 1);
-    assert_string_equal(progress(&s, 0), "timing single samples; about 13s left");
+    assert_string_equal(progress(&s, 0), "timing single samples; about 8s left");
     say_samples(&s, 1);
     told(&s, "");
-    assert_string_equal(progress(&s, 1), "num_workers=2 prefetch_factor=2; about 13s left");
+    assert_string_equal(progress(&s, 1), "num_workers=2 prefetch_factor=2; about 8s left");
     hear(&s, 2, "{\"event\":\"batches\",\"times\":[0.1,0.1,0.11,0.11,0.12,0.12]}");
     assert_string_equal(progress(&s, 2),
-                        "num_workers=2 prefetch_factor=2, 2000 samples/s; about 13s left");
+                        "num_workers=2 prefetch_factor=2, 2000 samples/s; about 8s left");
     play_row(&s, 3.9, 0.01);
     assert_int_equal(s.result.row_count, 1);
     assert_non_null(strstr(progress(&s, 4), "; about 31s left")); /* 7 rows of 4 s, 0.4 and 3 */
