@@ -21,6 +21,7 @@ enum {
     GAP_US = 250,         /* shorter pauses between calls are the host at work */
     COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
     WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
+    FIRST_STEPS = 8,      /* after those, that are followed at any cost: a short run has no more */
     COST_SHARE = 800 / GPU_CLOCK_SLOWED, /* at most this part of the time is spent here */
     CREDIT_US =
         500 *
@@ -485,6 +486,8 @@ static void set_rate(uint64_t now)
 static bool is_affordable(uint64_t now)
 {
     double most = CREDIT_US * 1e3 / own.ns_per_tick;
+    if (own.steps <= WARM_STEPS + FIRST_STEPS)
+        own.cost_ticks = 0;
     own.credit_ticks += (double)(now - own.step_ticks) / COST_SHARE - (double)own.cost_ticks;
     own.credit_ticks = own.credit_ticks < most ? own.credit_ticks : most;
     own.step_ticks = now;

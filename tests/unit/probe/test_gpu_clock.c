@@ -384,11 +384,13 @@ static void a_costly_clock_leaves_steps_out(void **state)
 /* How many events are put in steps of very many questions, with a launch behind so many each. */
 static int events_of(int questions)
 {
-    enum { MANY = 1000, BEATS = 10000, WORK_NS = 300000, MOST = 255 };
+    enum { FIRST = 8, MANY = 1000, BEATS = 10000, WORK_NS = 300000, MOST = 255 };
     int status, device;
     pid_t pid = fork();
     if (pid == 0) {
         begin(NULL);
+        for (int k = 0; k < FIRST; k++) /* are followed at any cost */
+            step(LEAT_CLOCK_SYNC);
         long events = fake_events;
         for (int k = 0; k < MANY; k++) {
             step(LEAT_CLOCK_SYNC);
@@ -417,6 +419,30 @@ static void a_step_of_many_beats_is_seldom_followed(void **state)
     int questions = events_of(INT_MAX), launches = events_of(10);
     assert_in_range(questions, 1, 60);
     assert_true(launches > questions);
+}
+
+/* A run of a few steps has a clock, too, whatever an event costs there; a long one pays for it. */
+static void the_first_steps_are_followed_at_any_cost(void **state)
+{
+    enum { FIRST = 10, MANY = 100, EVENT_NS = 100000, LEAST_EVENTS = 8 * 3 };
+    int status;
+    if (GPU_CLOCK_SLOWED > 1)
+        skip();
+    pid_t pid = fork();
+    if (pid == 0) {
+        fake_event_takes_ns = EVENT_NS;
+        launch();
+        long none = fake_events;
+        for (int k = 0; k < FIRST; k++)
+            step(LEAT_CLOCK_SYNC);
+        long first = fake_events;
+        for (int k = 0; k < MANY; k++)
+            step(LEAT_CLOCK_SYNC);
+        int seldom = fake_events - first < MANY;
+        _exit(first - none < LEAST_EVENTS ? 1 : seldom ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* What a pause would pay for is not spent on the steps that come after it. */
@@ -512,6 +538,7 @@ int main(void)
         TEST(a_forked_child_begins_at_nothing),
         TEST(a_costly_clock_leaves_steps_out),
         TEST(a_step_of_many_beats_is_seldom_followed),
+        TEST(the_first_steps_are_followed_at_any_cost),
         TEST(a_pause_pays_for_few_steps),
         TEST(events_of_the_last_step_are_read),
         TEST(a_step_is_told_when_the_next_has_its_batch),
