@@ -20,8 +20,8 @@ WARM_S first, all at once.
 Each two neighbouring blocks give one ratio of their throughputs, and a pair of processes the median
 of its ratios. No two processes lie alike in memory, and blocks of one pair have that in common: so
 what is judged is the median over pairs, and how well it is known comes from their spread. A round
-has one pair of each workload, and rounds are made for as long as there is time. Beside it stands the
-CPU time of all processes, leat's own included, which other work disturbs less. As leat looks at the
+has eight pairs, one of each workload or more of fewer, and rounds are made for as long as there is time.
+Beside it stands the CPU time of all processes, leat's own included, which other work disturbs less. As leat looks at the
 machine once a second by the clock, and is stopped for half of it, it does so twice as often here.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
@@ -42,8 +42,9 @@ import time
 from overhead import ROOT, Bars, Bench, Turns, machine, quartiles, show_progress
 
 MOST_SLOWER = 0.01
-LEAST_ROUNDS = 5  # of fewer pairs no spread is known
+LEAST_PAIRS = 5  # of fewer no spread is known
 WARM_S = 32
+ROUND_PAIRS = 8
 # What lies at the top of a process's heap decides whether each large array is given back to the
 # kernel, and costs its page faults anew, in one process and not in the other. Here it never is.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
@@ -121,14 +122,18 @@ def measure(bench, names, blocks, seconds, warm):
     """{name: figures of its pairs}: as many rounds as there is time for."""
     begin, rounds = time.monotonic(), 0
     pairs = {name: [] for name in names}
-    while rounds < LEAST_ROUNDS or (time.monotonic() - begin) * (1 + 1 / rounds) < seconds:
+    while (
+        min(map(len, pairs.values())) < LEAST_PAIRS
+        or (time.monotonic() - begin) * (1 + 1 / rounds) < seconds
+    ):
         show_progress(f"round {rounds + 1}: all run freely for {warm:g} s")
-        sides = {name: start_pair(bench, name, warm) for name in names}
-        for side in itertools.chain.from_iterable(sides.values()):
+        turns = names * max(1, ROUND_PAIRS // len(names))
+        sides = [start_pair(bench, name, warm) for name in turns]
+        for side in itertools.chain.from_iterable(sides):
             side.meet()
-        for name in names:
+        for name, pair in zip(turns, sides):
             show_progress(f"round {rounds + 1}: {name}")
-            pairs[name].append(measure_pair(bench, name, sides[name], blocks))
+            pairs[name].append(measure_pair(bench, name, pair, blocks))
         rounds += 1
     show_progress("")
     return pairs
@@ -161,6 +166,8 @@ def main():
     if os.getloadavg()[0] > 0.5 * len(os.sched_getaffinity(0)):
         print("The machine is busy with other work: the quartiles tell how far it disturbed.")
     names = [name for name in WORKLOADS if arguments.only in name]
+    if not names:
+        parser.error(f"no workload's name holds {arguments.only!r}")
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
         bench = Bench(os.path.abspath(arguments.build), sys.executable, folder, StoppedTurns)
         bench.environment.update(STEADY_MEMORY)
@@ -168,8 +175,8 @@ def main():
         # does not pay for locks until a second one comes, whoever starts it.
         bench.environment.pop("OMP_NUM_THREADS")
         pairs = measure(bench, names, arguments.blocks, arguments.seconds, arguments.warm)
-    rounds = min((len(figures) for figures in pairs.values()), default=0)
-    print(f"\n{rounds} pairs of processes, {arguments.blocks} blocks of each.")
+    count = min(map(len, pairs.values()))
+    print(f"\n{count} pairs of processes, {arguments.blocks} blocks of each.")
     print(f"  {'':31} batches/s   lost to leat  (quartiles)            CPU time")
     bars = Bars()
     for name in names:

@@ -7,7 +7,7 @@
 # BUILD (default: build) holds leat and python as they were brought along; modules that the peers need
 # and this machine lacks (lmdb, webdataset) may lie in BUILD/python too. A bench that is not done SECONDS
 # (default: 560) after its start is shown as far as it came. WORDs choose the benches whose line below
-# holds one of them.
+# holds one of them, and then what leat costs a loader is measured for nearly as long.
 
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -26,12 +26,12 @@ tuner.py --only in_memory
 loader_lmdb.py --seconds 5
 loader.py --only gather first resident
 loader.py --only tokens npy --seconds 5
-$(python3 - <<'PYTHON'
+$(python3 - "${3:+$((LIMIT - 60))}" <<'PYTHON'
 import sys
 sys.path.insert(0, "bench")
 import loader_cost, what_if
 for name in loader_cost.WORKLOADS:
-    print(f'loader_cost.py --seconds 110 --only "{name}"')
+    print(f'loader_cost.py --seconds {sys.argv[1] or 110} --only "{name}"')
 for name in what_if.WORKS:
     print(f'what_if.py --only "{name}"')
 PYTHON
