@@ -32,7 +32,7 @@ def load(name):
 # A training as the probe hears of one. Its launches come from a library that was linked with CUDA.
 STALLS = f"""
 tool = load("gpu-clock.py")
-ctypes.c_uint64.in_dll(driver, "fake_event_takes_ns").value = 3000  # so that leat follows few steps
+ctypes.c_uint64.in_dll(driver, "fake_event_takes_ns").value = 1500  # so that leat follows few steps
 launch = ctypes.CDLL({str(FAKES / "libfake_plugin.so")!r}).fake_plugin_launch
 mark_phase = ctypes.CDLL(None).leat_probe_mark
 current = types.SimpleNamespace(cuda_stream=0)
