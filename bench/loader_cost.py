@@ -21,8 +21,9 @@ Each two neighbouring blocks give one ratio of their throughputs, and a pair of 
 of its ratios. No two processes lie alike in memory, and blocks of one pair have that in common: so
 what is judged is the median over pairs, and how well it is known comes from their spread. A round
 has eight pairs, one of each workload or more of fewer, and rounds are made for as long as there is time.
-Beside it stands the CPU time of all processes, leat's own included, which other work disturbs less. As leat looks at the
-machine once a second by the clock, and is stopped for half of it, it does so twice as often here.
+Beside it stands the CPU time of all processes, leat's own included, which other work disturbs less. As
+leat looks at the machine once a second by the clock, and is stopped for half of it, it does so twice as
+often here.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """

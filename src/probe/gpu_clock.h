@@ -133,7 +133,7 @@ static inline bool gpu_clock_deaf(void)
     return true;
 }
 
-/* The same for a call that only asks. An operation that waits for the device does so once more
+/* Before a beat that only asks. An operation that waits for the device does so once more
  * before it returns: that soon after the wait it is still the same operation. */
 static inline void gpu_clock_asked(void)
 {

@@ -12,7 +12,7 @@
  *   - Results, errors and arguments pass untouched. No thread, no file, no output, no allocation.
  *   - A process that never calls CUDA pays for loading this file and for nothing else.
  *   - After fork the child counts from nothing.
- *   - A signal handler that calls CUDA in the middle of a call is part of that call.
+ *   - A signal handler that calls CUDA in the middle of a timed call is part of that call.
  *
  * Caveat: these names exist now in every process. A program that asks by
  * dlsym(RTLD_DEFAULT, "cudaFree") whether CUDA is there finds them; calling them without CUDA
@@ -135,7 +135,7 @@ PROBE_CUDA_CALLS(X)
 #undef X
 
 /* PyTorch launches a thousand times a step, and asks for the device ten times as often. So what
- * nearly every such call does, going on to the function of the first caller, is apart from the
+ * nearly every such call does, going on to what its caller has reached before, is apart from the
  * rest: it saves no register, and its code is a line or two of memory. */
 #define SHORT_WAY(name, parameters, arguments, holds)                                              \
     static __attribute__((noinline)) int name##_whole parameters;                                  \
