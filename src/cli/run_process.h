@@ -2,7 +2,7 @@
  *
  *     leat ──fork──► the command, with LEAT_SOCKET, PYTHONPATH, LD_PRELOAD in its environment
  *       ▲  socket (hello + memfd)  ◄── each Python process of the run, at its start
- *       ▲  timer, every 50 ms      ──► on_tick: drain rings, sample /proc
+ *       ▲  timer, every 100 ms     ──► on_tick: drain rings, sample /proc
  *       ▲  signals                 ──► passed on when they were meant for the training
  *
  * The child shares leat's terminal, process group, stdin, stdout and stderr. Signals:

@@ -1,6 +1,6 @@
 /* collector.c: the life of a collector: adopting processes, draining them, the end.
  *
- * A process is known from its hello on. Its memory is drained every 50 ms, and once more after its
+ * A process is known from its hello on. Its memory is drained every 100 ms, and once more after its
  * death, whatever killed it: then its rows are written and the mapping is given back, so that a run
  * which starts new workers every epoch holds only those that live.
  *

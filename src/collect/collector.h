@@ -34,8 +34,8 @@ void collector_free(struct collector *c); /* takes NULL */
 /* A process said hello: takes ownership of memfd. `pid` is the kernel's word (SO_PEERCRED). */
 int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *err);
 
-int collector_drain(struct collector *c);  /* every 50 ms: rings -> steps */
-int collector_sample(struct collector *c); /* /proc, NVML; picks its own rate, call it every 50 ms;
+int collector_drain(struct collector *c);  /* every 100 ms: rings -> steps */
+int collector_sample(struct collector *c); /* /proc, NVML; picks its own rate, call it every 100 ms;
                                               also commits what was drained, about once a second */
 
 /* The training ended: last drain, what is still open is closed, totals, loaders, workers, lost.

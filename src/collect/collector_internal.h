@@ -117,6 +117,7 @@ struct collector {
     int64_t seen_more;       /* processes beyond SEEN_MOST */
     char inject_dir[4096];
     uint64_t next_sample_ns, next_tree_ns, next_gpu_look_ns, last_sys_ns, rows;
+    int64_t last_pid; /* given before the tree was searched last; at most 0: unknown */
     struct sys_info last_sys;
     int64_t run_cpu_ns;          /* of the tree since the last row of sys_samples */
     double cpus;                 /* that it may use: affinity and quota */

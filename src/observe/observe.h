@@ -44,6 +44,10 @@ int proc_pss(const char *root, int64_t pid, int64_t *ret_bytes);
  * and one stat file a process of the machine. */
 int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_count);
 
+/* The pid that was given last, to a process or a thread; -1 when it cannot be told. As long as it
+ * stays the same nobody was born, and the tree need not be searched. */
+int64_t proc_last_pid(const char *root);
+
 /* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
 
 struct sys_info {                       /* totals since boot; take differences */

@@ -448,3 +448,14 @@ out:
     *ret_count = count;
     return 0;
 }
+
+/* "0.20 0.18 0.12 1/80 11206": the last is the one. Some sandboxes always say 0. */
+int64_t proc_last_pid(const char *root)
+{
+    char text[128];
+    if (proc_text_read_at(root, "/proc/loadavg", text, sizeof text) <= 0)
+        return -1;
+    const char *at = strrchr(text, ' ');
+    int64_t pid = at ? proc_text_number(&at) : -1;
+    return pid > 0 ? pid : -1;
+}

@@ -33,10 +33,14 @@ enum {
     NO_SITE = 0
 };
 
-/* Moments at which the stream is asked. On an H200 an empty kernel was seen to be done 5.2 us after
- * its launch had returned, and takes 1.5 us: 3.7 us are not seen. */
+/* Moments at which the stream is asked. On its way to the device and back a kernel is in the dark:
+ * on an H200 an empty one was seen to be done 5.2 us after its launch had returned, and takes 1.5.
+ * It is longer on a busy host, so it is measured. */
 enum {
-    DARK_NS = 3000,
+    DARK_NS = 3000, /* at least, and before it is known */
+    MOST_DARK_NS = 20000,
+    DARKS = 5,          /* the last measured, of which the median counts */
+    DARK_EVERY = 16,    /* empty streams, once there are so many: each costs the host its dark time */
     MOMENT_NS = 2000000 /* between two, on average: what each stands for */
 };
 
@@ -83,6 +87,10 @@ static struct {
     uint32_t sites_learned[LEAT_CLOCK_PHASES_COUNT + 1];
     struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
     struct unsure unsure[LEAT_CLOCK_PHASES_COUNT];
+    void *dark_event;
+    uint64_t dark[DARKS]; /* ticks, of which `dark_ticks` is the median; measured so far: `darks` */
+    uint64_t dark_ticks;
+    uint32_t darks, empty_streams;
     uint64_t random;
     _Atomic int capturing;
 } own = {.busy = ATOMIC_FLAG_INIT};
@@ -95,6 +103,7 @@ static struct {
     int (*elapsed)(float *ms, void *from, void *to);
     int (*capturing)(void *stream, int *status);
     int (*query)(void *stream);
+    int (*seen)(void *event);
 } driver;
 
 static bool find_driver(void)
@@ -106,9 +115,10 @@ static bool find_driver(void)
         *(void **)&driver.elapsed = dlsym(handle, "cuEventElapsedTime");
         *(void **)&driver.capturing = dlsym(handle, "cuStreamIsCapturing");
         *(void **)&driver.query = dlsym(handle, "cuStreamQuery");
+        *(void **)&driver.seen = dlsym(handle, "cuEventQuery");
     }
-    bool found =
-        driver.create && driver.record && driver.elapsed && driver.capturing && driver.query;
+    bool found = driver.create && driver.record && driver.elapsed && driver.capturing &&
+                 driver.query && driver.seen;
     if (!found) {
         driver.create = NULL;
         dlerror(); /* nobody else's */
@@ -205,31 +215,6 @@ static enum leat_clock_phase blame(uint64_t quiet)
     return own.phase;
 }
 
-/* Ends the stretch since the last event with a new one. */
-static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase charge,
-                      uint64_t quiet)
-{
-    struct entry *e = &own.ring[own.put % EVENTS];
-    if (!may_record()) {
-        own.continuous = false;
-        return;
-    }
-    if ((!e->event && driver.create(&e->event, 0) != 0) ||
-        driver.record(e->event, atomic_load(&gpu_clock.stream)) != 0) {
-        end_clock();
-        return;
-    }
-    e->stretch = own.continuous ? stretch : STRETCH_FIRST;
-    e->charge = charge;
-    e->quiet_ns = to_ns(quiet);
-    own.put++;
-    own.continuous = true;
-    own.event_ticks = now;
-    own.alloc_ticks = 0;
-    atomic_store(&gpu_clock.fresh, 0);
-    atomic_store(&gpu_clock.drained, false);
-}
-
 static bool stream_is_empty(void)
 {
     int result = driver.query(atomic_load(&gpu_clock.stream));
@@ -240,7 +225,72 @@ static bool stream_is_empty(void)
 
 static uint64_t dark_ticks(void)
 {
-    return (uint64_t)(DARK_NS / own.ns_per_tick);
+    uint64_t least = (uint64_t)(DARK_NS / own.ns_per_tick);
+    return own.dark_ticks > least ? own.dark_ticks : least;
+}
+
+static uint64_t median_dark(void)
+{
+    uint64_t sorted[DARKS];
+    for (int i = 0; i < DARKS; i++) {
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > own.dark[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = own.dark[i];
+    }
+    return sorted[DARKS / 2];
+}
+
+static bool record_event(void **event)
+{
+    if ((*event || driver.create(event, 0) == 0) &&
+        driver.record(*event, atomic_load(&gpu_clock.stream)) == 0)
+        return true;
+    end_clock();
+    return false;
+}
+
+/* When the stream is empty. An event takes no time there, so until it is seen all is dark. */
+static void measure_dark(void)
+{
+    uint64_t most = (uint64_t)(MOST_DARK_NS / own.ns_per_tick);
+    if (own.darks >= DARKS && ++own.empty_streams % DARK_EVERY)
+        return;
+    do {
+        if (!record_event(&own.dark_event))
+            return;
+        uint64_t start = call_ticks(), took = 0;
+        for (int result = NOT_READY; result == NOT_READY && took < most;) {
+            result = driver.seen(own.dark_event);
+            took = call_ticks() - start;
+        }
+        own.dark[own.darks++ % DARKS] = took;
+    } while (own.darks < DARKS);
+    own.dark_ticks = median_dark();
+}
+
+/* Ends the stretch since the last event with a new one. */
+static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase charge,
+                      uint64_t quiet)
+{
+    struct entry *e = &own.ring[own.put % EVENTS];
+    if (!may_record()) {
+        own.continuous = false;
+        return;
+    }
+    if (!record_event(&e->event))
+        return;
+    if (atomic_load(&gpu_clock.drained))
+        measure_dark();
+    e->stretch = own.continuous ? stretch : STRETCH_FIRST;
+    e->charge = charge;
+    e->quiet_ns = to_ns(quiet);
+    own.put++;
+    own.continuous = true;
+    own.event_ticks = now;
+    own.alloc_ticks = 0;
+    atomic_store(&gpu_clock.fresh, 0);
+    atomic_store(&gpu_clock.drained, false);
 }
 
 /* Whether it is, or is about to be seen to be. */
@@ -332,6 +382,8 @@ static void ask_stream(void)
         return; /* somebody else had the core: the device has come further than we ask for */
     own.totals[LEAT_CLOCK_LAUNCH].n++;
     own.unsure[own.phase].empty_ns += empty ? MOMENT_NS : 0;
+    if (empty)
+        measure_dark();
 }
 
 /* A moment before the last event belongs to what that has ended. */

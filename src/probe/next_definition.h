@@ -22,6 +22,7 @@
 #include "probe/cuda_calls.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 struct next_object {
     uintptr_t low, bytes; /* where it lies; set before anybody sees the object */
@@ -40,6 +41,18 @@ struct next_first {
     _Atomic(void *) next;
 };
 extern struct next_first next_first[PROBE_CALLS][NEXT_FIRST];
+
+/* Whether the caller is the very first, and then where it goes on. */
+static inline bool next_definition_is_first(enum probe_call call, const void *caller,
+                                            void **ret_next)
+{
+    struct next_first *first = &next_first[call][0];
+    uintptr_t bytes = atomic_load_explicit(&first->bytes, memory_order_acquire);
+    if ((uintptr_t)caller - atomic_load_explicit(&first->low, memory_order_relaxed) >= bytes)
+        return false;
+    *ret_next = atomic_load_explicit(&first->next, memory_order_relaxed);
+    return true;
+}
 
 /* NULL when the caller is another. */
 static inline void *next_definition_first(enum probe_call call, const void *caller)

@@ -136,29 +136,32 @@ PROBE_CUDA_CALLS(X)
 
 /* PyTorch launches a thousand times a step, and asks for the device ten times as often. So what
  * nearly every such call does, going on to what its caller has reached before, is apart from the
- * rest: it saves no register, and its code is a line or two of memory. */
+ * rest, where `holds` has said so and set `next`: it saves no register, and its code is a line or two
+ * of memory. Launches come from some libraries; who asks is in one, and has an even shorter way. */
 #define SHORT_WAY(name, parameters, arguments, holds)                                              \
     static __attribute__((noinline)) int name##_whole parameters;                                  \
     int name parameters __attribute__((visibility("default")));                                    \
     int name parameters                                                                            \
     {                                                                                              \
         const void *caller = __builtin_return_address(0);                                          \
-        int(*next) parameters = (int(*) parameters)next_definition_first(PROBE_##name, caller);    \
-        if (next && (holds))                                                                       \
-            return next arguments;                                                                 \
+        void *next;                                                                                \
+        if (holds)                                                                                 \
+            return ((int(*) parameters)next)arguments;                                             \
         call_thread.caller = caller;                                                               \
         return name##_whole arguments;                                                             \
     }
 
 #define X(name, parameters, arguments, stream)                                                     \
-    SHORT_WAY(name, parameters, arguments, launch_is_plain(stream))                                \
+    SHORT_WAY(name, parameters, arguments,                                                         \
+              (next = next_definition_first(PROBE_##name, caller)) && launch_is_plain(stream))     \
     static int name##_whole parameters COUNT(name, call_thread.caller, parameters, arguments,      \
                                              launch_class(stream), 0, gpu_clock_launched(end))
 PROBE_CUDA_LAUNCHES(X)
 #undef X
 
 #define X(name, parameters, arguments, idle, before, after)                                        \
-    SHORT_WAY(name, parameters, arguments, idle)                                                   \
+    SHORT_WAY(name, parameters, arguments,                                                         \
+              next_definition_is_first(PROBE_##name, caller, &next) && (idle))                     \
     static int name##_whole parameters                                                             \
     {                                                                                              \
         int(*next) parameters =                                                                    \

@@ -3,7 +3,7 @@
  *     memfd (sparse: only pages that were written take memory)
  *     ┌────────────┬──────────┬──────────┬────────┬─────┬─────────┬────────┬───────┬─────────┬──────┐
  *     │ rec_header │ names    │ loaders  │ ring 0 │ ... │ ring 15 │ parts  │ lines │ engines │ cuda
- * │ │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 16384 records│ 16 x 8 │ 512   │ 64      │ 3    │
+ * │ │ 4 KiB      │ 256 x 64 │ 64 x 320 │ rec_ring, 32768 records│ 16 x 8 │ 512   │ 64      │ 3    │
  *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴────────┴───────┴─────────┴──────┘
  *
  *     parts:   one histogram a loader and part, for what comes too often to be a record
@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 8u
+#define REC_VERSION 9u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -45,9 +45,9 @@ enum {
     REC_LOADERS = 64,
     REC_LOADER_BYTES = 320,
     REC_RINGS = LEAT_REC_THREADS,
-    /* 16384 x 32 bytes = 512 KiB a thread. leat drains every 50 ms, so a thread may write 320 000
+    /* 32768 x 32 bytes = 1 MiB a thread. leat drains every 100 ms, so a thread may write 320 000
      * records a second before any is lost; the fastest loop seen writes some 100 000. */
-    REC_RING_RECORDS = 16384,
+    REC_RING_RECORDS = 32768,
     REC_PART_LOADERS = 16, /* the last is shared by the 16th loader and all later ones */
     REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
     REC_LINES = 512,

@@ -263,7 +263,8 @@ int ring_reader_take(struct ring_reader *reader, struct ring_record *records, in
 uint64_t ring_reader_lost(const struct ring_reader *reader)
 {
     uint64_t lost = reader->lost_bad + atomic_load(&reader->area->header.threads_lost);
-    for (int i = 0; i < REC_RINGS; i++)
+    uint32_t rings = at_most(atomic_load(&reader->area->header.rings_used), REC_RINGS);
+    for (uint32_t i = 0; i < rings; i++)
         lost += atomic_load_explicit(&reader->area->rings[i].lost, memory_order_relaxed);
     return lost;
 }

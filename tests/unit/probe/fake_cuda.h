@@ -59,7 +59,9 @@ int cuEventElapsedTime(float *ms, void *from, void *to);
 int cuStreamIsCapturing(void *stream, int *status);
 /* Whether it has work; seen late, an end is seen only by who asks again at once. */
 extern int fake_seen_late;
+extern uint64_t fake_dark_ns; /* after it an end is seen, of work and of an event */
 extern _Atomic long fake_queries;
 int cuStreamQuery(void *stream);
+int cuEventQuery(void *event);
 
 #endif

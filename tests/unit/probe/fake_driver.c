@@ -62,6 +62,7 @@ int cuEventRecord(void *event, void *stream)
 }
 
 int fake_seen_late;
+uint64_t fake_dark_ns;
 _Atomic long fake_queries;
 
 int cuStreamQuery(void *stream)
@@ -71,7 +72,15 @@ int cuStreamQuery(void *stream)
     uint64_t now = now_ns(), since = now - last_ns;
     fake_queries++;
     last_ns = now;
-    return now < fake_busy_until_ns || (fake_seen_late && since > AT_ONCE_NS) ? NOT_READY : 0;
+    return now < fake_busy_until_ns + fake_dark_ns || (fake_seen_late && since > AT_ONCE_NS)
+               ? NOT_READY
+               : 0;
+}
+
+int cuEventQuery(void *event)
+{
+    enum { NOT_READY = 600 };
+    return now_ns() < *(uint64_t *)event + fake_dark_ns ? NOT_READY : 0;
 }
 
 int cuEventElapsedTime(float *ms, void *from, void *to)

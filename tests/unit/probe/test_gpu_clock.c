@@ -198,20 +198,24 @@ static void work_on_the_host(uint64_t ns)
         ;
 }
 
+static uint64_t pause_ns = 20000;
+
 /* Launches that follow each other far more closely than a gap; each keeps the device busy so long.
  */
 static void launch_often(uint64_t busy_ns, int launches)
 {
-    enum { LAUNCHES = 24000, PAUSE_NS = 20000 };
-    for (int k = 0; k < LAUNCHES / launches; k++) {
+    const int all = (int)(480000000 / pause_ns);
+    for (int k = 0; k < all / launches; k++) {
         leat_probe_mark(LEAT_CLOCK_INPUT);
         leat_probe_mark(LEAT_CLOCK_FORWARD);
         for (int i = 0; i < launches; i++) {
             launch();
             fake_busy_until_ns = now_ns() + busy_ns;
-            work_on_the_host(PAUSE_NS);
+            work_on_the_host(pause_ns);
             operate_unseen();
         }
+        if (busy_ns == 0)
+            cudaStreamSynchronize(stream);
     }
     work_on_the_host(busy_ns);
 }
@@ -266,6 +270,17 @@ static void what_is_seen_late_is_asked_for_twice(void **state)
     int percent = idle_percent(0);
     fake_seen_late = 0;
     assert_in_range(percent, 50, 100);
+}
+
+/* The host learns of the end of a kernel when the next one is launched already. */
+static void how_late_it_is_seen_is_measured(void **state)
+{
+    fake_dark_ns = 16000;
+    pause_ns = 10000;
+    int percent = idle_percent_of(0, 3000);
+    fake_dark_ns = 0;
+    pause_ns = 20000;
+    assert_in_range(percent, 40, 100);
 }
 
 static void a_wait_for_the_device_is_the_waits(void **state)
@@ -531,6 +546,7 @@ int main(void)
         TEST(a_collective_is_a_cause_of_its_own),
         TEST(short_pauses_are_sampled),
         TEST(what_is_seen_late_is_asked_for_twice),
+        TEST(how_late_it_is_seen_is_measured),
         TEST(a_busy_device_is_not_idle_between_launches),
         TEST(short_pauses_of_many_launches_are_sampled),
         TEST(nothing_is_recorded_into_a_capture),
