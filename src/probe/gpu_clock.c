@@ -11,6 +11,7 @@
 #include "probe/gpu_clock.h"
 
 #include "base/hot.h"
+#include "probe/next_definition.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -143,10 +144,17 @@ static void leave_clock(uint64_t start)
     atomic_flag_clear_explicit(&own.busy, memory_order_release);
 }
 
+/* While it is off, it need not hear who asks. */
+static void set_on(bool on)
+{
+    atomic_store(&gpu_clock.on, on);
+    next_definition_pass_by(PROBE_cudaGetDevice, !on);
+}
+
 static void stop_clock(void)
 {
     own.continuous = false;
-    atomic_store(&gpu_clock.on, false);
+    set_on(false);
 }
 
 /* The driver has refused something: the program may have reset the device, or uses several. */
@@ -569,7 +577,7 @@ static void begin_step(uint64_t now)
         next_moment();
         put_here(now);
     }
-    atomic_store(&gpu_clock.on, on && !own.broken);
+    set_on(on && !own.broken);
 }
 
 static bool begins_step(enum leat_clock_phase phase)
@@ -600,7 +608,7 @@ void gpu_clock_mark(enum leat_clock_phase phase)
     if (own.phase == LEAT_CLOCK_SKIPPED || phase == LEAT_CLOCK_SKIPPED)
         own.continuous = false;
     if (phase == LEAT_CLOCK_SKIPPED)
-        atomic_store(&gpu_clock.on, false);
+        set_on(false);
     if (atomic_load(&gpu_clock.on)) { /* at once: what follows takes time, too */
         own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.beats) * BEAT_NS / own.ns_per_tick);
         ask_for_last_moment(start);
@@ -637,6 +645,6 @@ void gpu_clock_forget(void)
         memset(&own, 0, sizeof own);
     atomic_flag_clear(&own.busy);
     if (atomic_load(&gpu_clock.on))
-        atomic_store(&gpu_clock.on, false);
+        set_on(false);
     gpu_clock_thread = (struct gpu_clock_thread){0};
 }

@@ -2,6 +2,7 @@
 #include "probe/next_definition.h"
 
 #include "base/hot.h"
+#include "probe/call_entries.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -138,4 +139,37 @@ void *next_definition_find(enum probe_call call, const void *caller)
         dlerror(); /* what was not found is nobody else's error */
     }
     return found;
+}
+
+/* ---- past the probe ------------------------------------------------------------------------- */
+
+/* What each call's first caller calls through. */
+static struct passing {
+    struct call_entries entries;
+    void *own; /* of the probe */
+    bool looked, past;
+} passings[PROBE_CALLS];
+
+/* The definition of ours that the loader has bound callers to. */
+static void *own_definition(const char *name)
+{
+    void *own = dlsym(RTLD_DEFAULT, name);
+    return own && lie_together(own, names) ? own : NULL;
+}
+
+void next_definition_pass_by(enum probe_call call, bool past)
+{
+    struct passing *p = &passings[call];
+    struct next_first *first = &next_first[call][0];
+    if (p->past == past || atomic_load(&first->bytes) == 0)
+        return;
+    p->past = past;
+    if (!p->looked) {
+        p->looked = true;
+        p->own = own_definition(names[call]);
+        if (p->own)
+            p->entries =
+                call_entries_find((const void *)atomic_load(&first->low), names[call], p->own);
+    }
+    call_entries_point(&p->entries, past ? atomic_load(&first->next) : p->own);
 }

@@ -66,6 +66,9 @@ static inline void *next_definition_first(enum probe_call call, const void *call
     return NULL;
 }
 
+/* Whether the very first caller of a call goes past the probe from now on. One thread at a time. */
+void next_definition_pass_by(enum probe_call call, bool past);
+
 /* NULL when there is none. */
 static inline void *next_definition(enum probe_call call, const void *caller)
 {
