@@ -301,14 +301,14 @@ static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase 
     atomic_store(&gpu_clock.drained, false);
 }
 
-/* Whether it is, or is about to be seen to be. */
-static bool was_empty(uint64_t *ret_ticks)
+/* Whether it was at a moment that has come: what had ended by then is seen when it is dark no more.
+ */
+static bool was_empty(uint64_t moment)
 {
-    uint64_t start = call_ticks(), dark = dark_ticks();
+    uint64_t seen = moment + dark_ticks();
     bool empty = stream_is_empty();
-    while (!empty && call_ticks() - start < dark)
+    while (!empty && call_ticks() < seen)
         ;
-    *ret_ticks = call_ticks() - start;
     return empty || stream_is_empty();
 }
 
@@ -316,8 +316,7 @@ static bool was_empty(uint64_t *ret_ticks)
  * is so far ahead that a launch, of those that the probe does not see, had to wait for room. */
 static bool was_idle(void)
 {
-    uint64_t took;
-    return !is_free() || was_empty(&took);
+    return !is_free() || was_empty(call_ticks());
 }
 
 /* An event now; what it ends is seen from the beats. */
@@ -384,9 +383,10 @@ static void next_moment(void)
 
 static void ask_stream(void)
 {
-    uint64_t took;
-    bool empty = was_empty(&took);
-    if (took > 2 * dark_ticks())
+    /* A moment within a launch is asked for before the next one, when no more has been launched. */
+    uint64_t moment = atomic_load(&gpu_clock.moment), start = call_ticks();
+    bool empty = was_empty(atomic_load(&gpu_clock.moment_in_call) ? start : moment);
+    if (call_ticks() - start > 2 * dark_ticks())
         return; /* somebody else had the core: the device has come further than we ask for */
     own.totals[LEAT_CLOCK_LAUNCH].n++;
     own.unsure[own.phase].empty_ns += empty ? MOMENT_NS : 0;

@@ -19,7 +19,8 @@
  * A beat is any call that says that the host is at work: a launch, or cudaGetDevice(), which
  * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
  * gap is GAP_US without a beat. In a phase that has had MANY_BEATS, questions right behind a launch
- * are not heard, unless a moment (below) is near: the launches are beats enough.
+ * are not heard, unless a moment (below) is near: the launches are beats enough. While no step is
+ * followed, questions do not come here at all (call_entries.h).
  *
  * Shorter pauses are too many for two events each; a device whose kernels are too small for their
  * launches stands idle in thousands of them a step. They are sampled: at random moments, which know
@@ -30,12 +31,11 @@
  *     seen         ████          ████          ████       busy until the host can see the end
  *     asked          ^      ^            ^        ^
  *
- * The host sees an end some microseconds late, as the device sees a launch late; so a stream that
- * is not empty is asked once more DARK_NS after the moment. A moment inside a launch is the state
- * before a launch, and is asked for before the next. Each moment that found the stream empty, in
- * time of which no events tell, stands for MOMENT_NS of idle time, which is charged to the
- * launches. A device that is slower to answer than DARK_NS hides the rest of it: no less than that
- * was idle.
+ * The host sees an end some microseconds late, as the device sees a launch late: how late is
+ * measured, on a stream that is empty, and one that is not is asked once more so long after the
+ * moment. A moment inside a launch is the state before a launch, and is asked for before the next.
+ * Each moment that found the stream empty, in time of which no events tell, stands for MOMENT_NS of
+ * idle time, which is charged to the launches.
  *
  * What a copy to the device takes on that stream is idle time too, charged to the transfer: nothing
  * computes on it meanwhile.

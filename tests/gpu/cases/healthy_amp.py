@@ -17,7 +17,7 @@ scaler = torch.amp.GradScaler("cuda", init_scale=2.0**40)
 turn.take()
 steps = 0
 for (x,) in DataLoader(data, batch_size=1024, num_workers=4, pin_memory=True):
-    x = x.to("cuda", non_blocking=True).repeat(4, 1)
+    x = x.to("cuda", non_blocking=True).repeat(12, 1)
     with torch.autocast("cuda", dtype=torch.float16):
         loss = model(x).square().mean()
     optimizer.zero_grad()
