@@ -12,9 +12,9 @@
  *
  * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
  * clock_gettime), and turned into nanoseconds when it is read. Reading them is still most of what
- * counting a call costs, and a step may have thousands of launches that are all alike: after the
- * first LAUNCHES_ALL of a slot every LAUNCHES_TIMED-th of a thread is timed and stands for so many.
- * Their number is exact.
+ * counting a call costs, and a step may have thousands of launches that are all alike, or a loop ask
+ * for an event as often: after the first ALL of a slot every TIMED-th of a thread is timed and
+ * stands for so many. Their number is exact.
  *
  * A call inside a timed call of the same thread (the runtime calling the driver) is part of the
  * outer one.
@@ -48,6 +48,7 @@ struct call_thread {
     uint32_t depth;
     uint32_t shared;    /* the slot is everybody's */
     uint32_t untimed;   /* launches to come that the last timed one stands for */
+    uint32_t untimed_events;
     const void *caller; /* of the call that went no short way */
 };
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
@@ -67,16 +68,18 @@ static inline uint64_t call_ticks(void)
 /* How many calls the one that begins now stands for when it is timed; 0: it is not. */
 static inline uint64_t call_weight(enum leat_cuda_class class)
 {
-    enum { LAUNCHES_ALL = 1000, LAUNCHES_TIMED = 7 }; /* 7: few loops have as many */
-    if (class != LEAT_CUDA_LAUNCH ||
-        atomic_load_explicit(&call_thread.slot->of[class].n, memory_order_relaxed) < LAUNCHES_ALL)
+    enum { ALL = 1000, TIMED = 7 }; /* 7: few loops have as many */
+    if ((class != LEAT_CUDA_LAUNCH && class != LEAT_CUDA_EVENT) ||
+        atomic_load_explicit(&call_thread.slot->of[class].n, memory_order_relaxed) < ALL)
         return 1;
-    if (call_thread.untimed) {
-        call_thread.untimed--;
+    uint32_t *untimed =
+        class == LEAT_CUDA_LAUNCH ? &call_thread.untimed : &call_thread.untimed_events;
+    if (*untimed) {
+        (*untimed)--;
         return 0;
     }
-    call_thread.untimed = LAUNCHES_TIMED - 1;
-    return LAUNCHES_TIMED;
+    *untimed = TIMED - 1;
+    return TIMED;
 }
 
 /* False inside another call. Each true one is followed by a call_leave(). */
