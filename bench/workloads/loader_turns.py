@@ -1,51 +1,175 @@
-"""A loop over a DataLoader and nothing else: as many batches a second as it gives.
+"""A loop over a DataLoader and nothing else, as many batches a second as it gives: with leat and without it.
 
-    loader_turns.py SOCKET DATASET COST BATCH BLOCK WARM [SETTING ...]
+    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS [SETTING ...]
 
-Runs freely for WARM seconds, and then in turns. A block is BLOCK batches, timed as a whole: with workers, batches come several at a time. Those that
-its workers had ready when it began are taken before the clock starts, and one more of each.
+Runs freely for WARM seconds under leat, and for FREE_S more, over which the CPU time is taken of all that
+leat does beside the training: its own process, and its threads in this one and in the workers.
+
+Then leat is stopped, and for SECONDS loaders come in pairs: two with the same settings, one made and used
+while leat's hooks are in this process, the other while they are not (unhooked.py). They take turns in blocks
+of BLOCK batches, at a depth of the stack that chance has chosen for both; the workers of the one whose turn
+it is not are stopped. What workers had ready when a block began is taken before the clock starts, and one
+batch more of each.
+
+Writes {beside: CPU seconds a second, pairs: [[[ns without hooks, ns with them], ...], ...]} to RESULT.
 """
 
 import ast
+import functools
+import gc
 import itertools
+import json
+import os
+import pathlib
+import random
+import signal
 import sys
 import time
 
 import torch
 from datasets import make_dataset
 from torch.utils.data import DataLoader
-from turns import take_turns
+from unhooked import Hooks
+
+FREE_S = 10
+PAIR_S = 1.5  # of blocks
+DEEPEST = 24
+
+
+def sampler_ns(pid):
+    """CPU time so far of leat's thread in a process."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == "leat-lines":
+            return int((task / "schedstat").read_text().split()[0])
+    return 0
+
+
+def beside_ns(leat, side):
+    own = int(pathlib.Path(f"/proc/{leat}/schedstat").read_text().split()[0])
+    return own + sum(sampler_ns(pid) for pid in (os.getpid(), *side.workers()))
+
+
+class Side:
+    """A loader with leat's hooks, or without them."""
+
+    iterator = None
+
+    def __init__(self, hooks, there, make_loader):
+        self.hooks, self.there = hooks, there
+        self.begin()
+        self.loader = make_loader()
+        self.batches = self.endless()
+        next(self.batches)
+        self.end()
+
+    def endless(self):
+        while True:
+            self.iterator = iter(self.loader)
+            yield from self.iterator
+
+    def workers(self):
+        return [
+            worker.pid for worker in getattr(self.iterator, "_workers", ()) if worker.is_alive()
+        ]
+
+    def begin(self):
+        self.hooks.put(self.there)
+        for pid in self.workers():
+            os.kill(pid, signal.SIGCONT)
+
+    def end(self):
+        for pid in self.workers():
+            os.kill(pid, signal.SIGSTOP)
+
+    def take(self, count):
+        for _ in itertools.islice(self.batches, count):
+            pass
+
+    def block(self, count):
+        """ns of so many batches."""
+        self.begin()
+        self.take(1 + self.loader.num_workers * (1 + (self.loader.prefetch_factor or 0)))
+        before = time.perf_counter_ns()
+        self.take(count)
+        took = time.perf_counter_ns() - before
+        self.end()
+        return took
+
+    def close(self):
+        self.begin()
+        self.batches.close()
+        self.iterator = self.loader = None  # its workers end with it
+
+
+def run_freely(side, seconds):
+    """Seconds that it took."""
+    begin = time.monotonic()
+    side.begin()
+    while time.monotonic() - begin < seconds:
+        side.take(1)
+    return time.monotonic() - begin
+
+
+def deeper(depth, call):
+    """The hooks' own frames move what they call along the stack, and where that lies decides what of it
+    is in the way of what else. So it lies in many places, each of which is both sides'."""
+    return call() if depth == 0 else next(map(deeper, [depth - 1], [call]))
+
+
+def measure_pair(hooks, make_loader, block):
+    sides = [Side(hooks, there, make_loader) for there in (False, True)]
+    blocks = []
+    end = time.monotonic() + PAIR_S
+    while time.monotonic() < end or not blocks:
+        got, depth = {}, random.randrange(DEEPEST)
+        for side in random.sample(sides, 2):
+            got[side.there] = deeper(depth, lambda side=side: side.block(block))
+        blocks.append((got[False], got[True]))
+    for side in sides:
+        side.close()
+    return blocks
+
+
+def measure(hooks, leat, make_loader, block, warm, seconds):
+    side = Side(hooks, True, make_loader)
+    run_freely(side, warm)
+    before = beside_ns(leat, side)
+    free_s = run_freely(side, FREE_S)
+    beside = (beside_ns(leat, side) - before) / 1e9 / free_s
+    side.close()
+    gc.collect()
+    gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
+    if "num_workers" not in make_loader.keywords:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
+    pairs, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        os.kill(leat, signal.SIGSTOP)
+        pairs.append(measure_pair(hooks, make_loader, block))
+        os.kill(leat, signal.SIGCONT)
+        time.sleep(0.2)  # it takes what was recorded
+    return {"beside": beside, "pairs": pairs}
 
 
 def main():
-    path, kind, cost, batch, block, warm, *settings = sys.argv[1:]
-    pairs = (text.split("=", 1) for text in settings)
-    settings = {name: ast.literal_eval(value) for name, value in pairs}
+    path, kind, cost, batch, block, warm, seconds, *settings = sys.argv[1:]
+    words = (text.split("=", 1) for text in settings)
+    settings = {name: ast.literal_eval(value) for name, value in words}
     batch, block = int(batch), int(block)
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    # One epoch for the whole bench, where that takes no memory: the workers start once.
-    length = 100 * batch if kind == "tensors" else 2000 * block * batch
+    length = 100 * batch if kind == "tensors" else 1000000 * batch
     dataset = make_dataset(kind, length, float(cost))
-    loader = DataLoader(dataset, batch_size=batch, **settings)
-    batches = itertools.chain.from_iterable(itertools.repeat(loader))
-
-    workers = loader.num_workers
-    ahead = workers * (1 + (loader.prefetch_factor or 0))
-
-    def take(count):
-        for _ in itertools.islice(batches, ahead):
-            pass
-        before = time.perf_counter_ns()
-        for _ in itertools.islice(batches, count):
-            pass
-        return [time.perf_counter_ns() - before]
-
-    end = time.monotonic() + float(warm)
-    take(block)
-    while time.monotonic() < end:
-        take(block)
-    take_turns(path, lambda: take(block), one_core=workers == 0)
+    leat = os.getppid()
+    if pathlib.Path(f"/proc/{leat}/comm").read_text().strip() != "leat":
+        sys.exit("loader_turns.py is to be run by leat run.")
+    hooks = Hooks()
+    make_loader = functools.partial(DataLoader, dataset, batch_size=batch, **settings)
+    try:
+        result = measure(hooks, leat, make_loader, block, float(warm), float(seconds))
+    finally:
+        hooks.put(True)
+        os.kill(leat, signal.SIGCONT)
+    pathlib.Path(path).write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

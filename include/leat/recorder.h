@@ -23,6 +23,7 @@
 #ifndef LEAT_RECORDER_H
 #define LEAT_RECORDER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -265,6 +266,8 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
 
 /* Adds one occurrence of a part: its nanoseconds (READY: a count) and bytes. Any thread. */
 void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
+/* Adds several, without bytes: what they have in common is added once. */
+void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count);
 
 /* Of an id that leat_recorder_loader() gave; any thread. */
 void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info);

@@ -23,38 +23,43 @@ import multiprocessing.process
 import multiprocessing.queues
 import os
 import threading
+import time
 
 from leat import _core, _hooks_lines, _patch, _state
 
-_KEY = (
-    "leat_loader"  # in the configuration: (pid of the process, loader) while it makes an iterator
-)
+# In the configuration: (pid of the process, loader, when it was first iterated) while it makes an
+# iterator.
+_KEY = "leat_loader"
 
 
 class _Iterating(threading.local):
-    """Of one thread: the loader of which it is making an iterator. A fork takes it along."""
+    """Of one thread: the loader of which it is making an iterator, and when it was first iterated. A
+    fork takes it along."""
 
     loader = None
+    begun = 0
 
 
 _iterating = _Iterating()
 _worker = None  # (dataset, loader) of this worker
+_begun = {}  # loader -> time.monotonic() of its first iteration, which all processes share
 _count = None
 
 
 def begin_iterator(loader):
     """Before the iterator of a loader is made; gives what end_iterator() takes."""
-    outer = _iterating.loader
-    _iterating.loader = loader
+    outer = _iterating.loader, _iterating.begun
+    begun = _begun.setdefault(loader, time.monotonic())
+    _iterating.loader, _iterating.begun = loader, begun
     try:
-        multiprocessing.process.current_process()._config[_KEY] = (os.getpid(), loader)
+        multiprocessing.process.current_process()._config[_KEY] = (os.getpid(), loader, begun)
     except Exception:
         pass
     return outer
 
 
 def end_iterator(outer):
-    _iterating.loader = outer
+    _iterating.loader, _iterating.begun = outer
     try:
         multiprocessing.process.current_process()._config.pop(_KEY, None)
     except Exception:
@@ -66,8 +71,11 @@ def _own_loader():
     if _iterating.loader is not None:
         return _iterating.loader
     process = multiprocessing.process.current_process()
-    pid, loader = process._config.get(_KEY, (None, -1))
-    return loader if pid == process._parent_pid else -1
+    pid, loader, begun = process._config.get(_KEY, (None, -1, 0))
+    if pid != process._parent_pid:
+        return -1
+    _iterating.begun = begun
+    return loader
 
 
 def _loader_of(fetcher):
@@ -91,7 +99,7 @@ def _dress(fetcher):
         if not iterable and type(fetcher) is not fetch._MapDatasetFetcher:
             raise TypeError(type(fetcher))
         _core.time_fetcher(fetcher, _count, loader, iterable, not fetcher.auto_collation)
-        _hooks_lines.start()
+        _hooks_lines.start(_iterating.begun)
     except Exception:
         _patch.missing("fetcher")
 

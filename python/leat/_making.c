@@ -15,7 +15,7 @@
  * state look at it. User code never meets a stand-in: it has no way to the fetcher. As all of this
  * is C, tracebacks show the frames they always showed.
  *
- * A stand-in costs some 100 ns a sample, so where samples take less than QUICK_NS it stands in for
+ * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), so where samples take less than QUICK_NS it stands in for
  * the dataset in every SELDOM-th batch only. SAMPLE then counts the samples that were timed. All of
  * it costs some 10 us a batch when the training in between has emptied the caches; so without
  * workers, where that is the training's own time, batches that take less than QUICK_BATCH_NS are
@@ -300,7 +300,7 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, Py
 {
     struct timed *t = (struct timed *)f->stand_in;
     here->making = 0;
-    t->open = 0;
+    timed_end(t);
     making_mark(here, MAKING_NONE, t->loader);
     if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
         core_missing(SIGNAL_COLLATE);

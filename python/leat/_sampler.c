@@ -1,7 +1,7 @@
 /* _sampler.c: at which line the thread that makes batches is, some hundred times a second.
  *
  *     sampler thread (native, never calls Python)           thread that makes batches
- *     every 10 ms or so, uneven, later 50:
+ *     every 10 ms or so, uneven, later 100:
  *       is a batch being made?  no: sleep                    makes one
  *       blocked in a system call, and which?
  *       read the stack from memory (_stack.h)
@@ -42,12 +42,13 @@
 enum {
     /* A look costs some 20 to 45 us of a CPU, most of it for waking up (bench/lines.py --cost). So
      * the first thousand, which find a share of a half to 1.6 points, come densely; the later ones,
-     * which stand for more time each, take less than 0.1 % of a CPU. */
+     * which stand for more time each, take some 0.05 % of a CPU. In the workers of a loader's
+     * later iterations all are later ones: others have taken the first. */
     DENSE_LOOKS = 1000,
-    LATER_FACTOR = 5,
+    LATER_FACTOR = 10,
     IDLE_FACTOR = 5, /* a second without a batch: look that much less often */
     MOST_NS = 1000000000,
-    WORTH_NS = 50000000 /* of batches that are not quick: five looks */
+    WORTH_NS = LONG_BATCH_NS /* of batches that are not quick: five looks */
 };
 
 struct sampler {
@@ -291,7 +292,7 @@ static void stop_current(void)
         s->stop = 1; /* it leaves with its next look */
 }
 
-static int start(double hz)
+static int start(double hz, int seldom)
 {
     static int handler_set;
     struct sampler *s = NULL;
@@ -304,6 +305,7 @@ static int start(double hz)
     if (!s->lines)
         goto fail;
     s->period_ns = (uint64_t)(1e9 / hz);
+    s->looks = seldom ? DENSE_LOOKS : 0;
     s->random = leat_now_ns() ^ (uint64_t)getpid() << 32;
     s->doing_fd = -1;
     if (!handler_set)
@@ -327,18 +329,20 @@ fail:
 static PyObject *core_sample_lines(PyObject *self, PyObject *args)
 {
     double hz;
-    if (!PyArg_ParseTuple(args, "d", &hz))
+    int seldom = 0;
+    if (!PyArg_ParseTuple(args, "d|p", &hz, &seldom))
         return NULL;
     if (hz <= 0) {
         stop_current();
         Py_RETURN_FALSE;
     }
-    return PyBool_FromLong(current || start(hz < 10000 ? hz : 10000));
+    return PyBool_FromLong(current || start(hz < 10000 ? hz : 10000, seldom));
 }
 
 static PyMethodDef sampler_methods[] = {
     {"sample_lines", core_sample_lines, METH_VARARGS,
-     "sample_lines(hz) -> whether lines are sampled in this process from now on; 0 stops it."},
+     "sample_lines(hz, seldom=False) -> whether lines are sampled in this process from now on; 0 "
+     "stops it. seldom: as if the dense looks had been taken."},
     {NULL,           NULL,              0,            NULL                                   },
 };
 

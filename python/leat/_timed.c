@@ -41,14 +41,30 @@ static PyObject *emptied(void)
     return NULL;
 }
 
+static void add_kept(struct timed *t)
+{
+    leat_parts(t->loader, LEAT_PART_SAMPLE, t->kept_ns, t->kept);
+    t->kept = 0;
+}
+
+static void keep(struct timed *t, uint64_t ns)
+{
+    t->kept_ns[t->kept++] = ns;
+    if (t->kept == TIMED_KEPT)
+        add_kept(t);
+}
+
 static PyObject *sample_ends(struct timed *t, PyObject *sample)
 {
     if (sample) {
         uint64_t now = leat_now_ns();
-        leat_part(t->loader, LEAT_PART_SAMPLE, now - t->last_ns, 0);
+        keep(t, now - t->last_ns);
         t->last_ns = now;
         t->timed++;
-        sampler_hear(now - t->begin_ns, 0);
+        if (now - t->begin_ns >= LONG_BATCH_NS) { /* its end may be far */
+            add_kept(t);
+            sampler_hear(now - t->begin_ns, 0);
+        }
     }
     return sample;
 }
@@ -89,7 +105,7 @@ static void count_whole(struct timed *t, uint64_t ns)
 {
     uint64_t mean = t->samples > 0 ? ns / (uint64_t)t->samples : 0;
     for (Py_ssize_t i = 0; i < t->samples; i++)
-        leat_part(t->loader, LEAT_PART_SAMPLE, mean, 0);
+        keep(t, mean);
 }
 
 static void fetch_ends(struct timed *t, PyObject *args)
@@ -103,6 +119,7 @@ static void fetch_ends(struct timed *t, PyObject *args)
     leat_part(t->loader, LEAT_PART_FETCH, t->fetched_ns - t->begin_ns, 0);
     if (t->whole && !t->timed)
         count_whole(t, t->fetched_ns - t->begin_ns);
+    add_kept(t);
 }
 
 static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
@@ -164,6 +181,12 @@ void timed_begin(struct timed *t, PyObject *index)
     t->whole = 0;
     t->end_ns = 0;
     t->begin_ns = t->last_ns = leat_now_ns();
+}
+
+void timed_end(struct timed *t)
+{
+    t->open = 0;
+    add_kept(t);
 }
 
 int timed_init(void)

@@ -374,7 +374,8 @@ static void copy_text(char *place, size_t bytes, const char *text)
     snprintf(place, bytes, "%s", text ? text : "");
 }
 
-void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
+static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count,
+                      uint64_t bytes)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
@@ -383,18 +384,35 @@ void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes
         return;
     loader = loader < REC_PART_LOADERS ? loader : REC_PART_LOADERS - 1;
     struct rec_part *p = &a->parts[loader][part];
-    atomic_fetch_add_explicit(&p->bins[rec_bin(ns)], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&p->total_ns, ns, memory_order_relaxed);
+    uint64_t total = 0, longest = 0;
+    for (size_t i = 0; i < count; i++) {
+        atomic_fetch_add_explicit(&p->bins[rec_bin(ns[i])], 1, memory_order_relaxed);
+        total += ns[i];
+        longest = ns[i] > longest ? ns[i] : longest;
+    }
+    atomic_fetch_add_explicit(&p->total_ns, total, memory_order_relaxed);
     if (bytes)
         atomic_fetch_add_explicit(&p->bytes, bytes, memory_order_relaxed);
     uint64_t most = atomic_load_explicit(&p->max_ns, memory_order_relaxed);
-    while (ns > most && !atomic_compare_exchange_weak_explicit(
-                            &p->max_ns, &most, ns, memory_order_relaxed, memory_order_relaxed))
+    while (longest > most &&
+           !atomic_compare_exchange_weak_explicit(&p->max_ns, &most, longest, memory_order_relaxed,
+                                                  memory_order_relaxed))
         ;
-    atomic_fetch_add_explicit(&p->n, 1, memory_order_release);
+    atomic_fetch_add_explicit(&p->n, count, memory_order_release);
     uint8_t bit = (uint8_t)(1u << part);
     if (!(atomic_load_explicit(&a->header.parts_used[loader], memory_order_relaxed) & bit))
         atomic_fetch_or(&a->header.parts_used[loader], bit);
+}
+
+void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
+{
+    add_parts(loader, part, &ns, 1, bytes);
+}
+
+void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count)
+{
+    if (count > 0)
+        add_parts(loader, part, ns, count, 0);
 }
 
 static struct rec_engine *engine_of(struct rec_area *a, uint32_t loader)

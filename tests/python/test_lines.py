@@ -305,6 +305,45 @@ print("left", threads())
     assert ("leat-lines" in run.stdout) == comes
 
 
+OLDER = """
+import os, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+from leat import _hooks_lines
+_hooks_lines.DENSE_S = 0.5
+
+def looks():
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/comm") as comm:
+            if comm.read().strip() == "leat-lines":
+                with open(f"/proc/self/task/{task}/status") as status:
+                    return int(status.read().split("voluntary_ctxt_switches:")[1].split()[0])
+    return 0
+
+class Rows(Dataset):
+    def __len__(self): return 12
+    def __getitem__(self, i):
+        before = time.monotonic()
+        while time.monotonic() - before < 0.1: pass
+        if i == 11:
+            with open(f"looks-{time.monotonic_ns():020}", "w") as file: file.write(str(looks()))
+        return torch.zeros(2)
+
+if __name__ == "__main__":
+    loader = DataLoader(Rows(), num_workers=1, multiprocessing_context="START")
+    for epoch in range(2):
+        for _ in loader: pass
+"""
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
+    """Each makes batches for 1.2 s: the first one's hundred looks a second are five times the later one's."""
+    train(OLDER.replace("START", start), preamble=False)
+    first, later = (int(path.read_text()) for path in sorted(tmp_path.glob("looks-*")))
+    assert first > 2 * later > 0
+
+
 LEAVING = """
 import sys, threading, time
 sys.path.insert(0, sys.argv[1])

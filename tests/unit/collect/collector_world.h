@@ -35,6 +35,7 @@ static struct world {
     struct store_reader *reader;
     struct collector *collector;
     int64_t max_steps;
+    const char *proc_root; /* NULL: the machine's own */
 } w;
 
 /* ---- the scene ------------------------------------------------------------------------------ */
@@ -58,7 +59,7 @@ static inline void begin(pid_t root)
 {
     struct leat_err err;
     assert_int_equal(store_writer_open(w.db_path, &w.writer, &err), 0);
-    struct collector_options options = {.proc_root = "/",
+    struct collector_options options = {.proc_root = w.proc_root ? w.proc_root : "/",
                                         .start_ns = clock_now_ns() - NS_PER_S,
                                         .root_pid = root,
                                         .max_steps = w.max_steps};

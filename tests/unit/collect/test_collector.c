@@ -490,6 +490,61 @@ static void test_hello_is_sampled_at_once(void **state)
     assert_int_equal(ask("SELECT count(DISTINCT pid) FROM proc_samples"), 2);
 }
 
+static void write_text(const char *name, const char *content)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/proc/%s", w.dir, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(content, file);
+    fclose(file);
+}
+
+static void make_process(const char *pid, const char *stat)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/proc/%s", w.dir, pid);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/stat", pid);
+    write_text(path, stat);
+}
+
+/* Under a root of our own a child comes, and the kernel's last pid is what we say. Returns in how
+ * many samples the child was. */
+static int64_t samples_of_child(const char *loadavg)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/proc", w.dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    w.proc_root = w.dir;
+    make_process("70", "70 (python3) S 1 70 70 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0");
+    write_text("loadavg", "0.00 0.00 0.00 1/2 70\n");
+    begin(70);
+    collector_sample(w.collector);
+    make_process("71", "71 (ffmpeg) S 70 71 71 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0");
+    write_text("loadavg", loadavg);
+    pause_ms(1050); /* the tree is searched once a second at most */
+    collector_sample(w.collector);
+    finish();
+    assert_true(ask("SELECT count(*) FROM proc_samples WHERE pid = 70") >= 2);
+    return ask("SELECT count(*) FROM proc_samples WHERE pid = 71");
+}
+
+static void test_a_child_is_found(void **state)
+{
+    assert_true(samples_of_child("0.00 0.00 0.00 1/2 71\n") >= 1);
+}
+
+static void test_a_child_is_found_where_no_pid_is_told(void **state)
+{
+    assert_true(samples_of_child("0.00 0.00 0.00 0/0 0\n") >= 1);
+}
+
+static void test_nobody_is_searched_for_where_nobody_was_born(void **state)
+{
+    assert_int_equal(samples_of_child("0.00 0.00 0.00 1/2 70\n"), 0);
+}
+
 /* The n-th allocation fails, for every n: an error or a loss, never a crash or a leak. */
 static void test_no_memory(void **state)
 {
@@ -527,6 +582,9 @@ int main(void)
         TEST(test_compile_worker),
         TEST(test_samples),
         TEST(test_hello_is_sampled_at_once),
+        TEST(test_a_child_is_found),
+        TEST(test_a_child_is_found_where_no_pid_is_told),
+        TEST(test_nobody_is_searched_for_where_nobody_was_born),
         TEST(test_no_memory),
         TEST(test_generations_of_workers),
     };

@@ -287,6 +287,19 @@ static void live_reads(void **state)
     assert_true(calls >= 1009 && calls < 1009 + 40);
 }
 
+static void last_pid(void **state)
+{
+    assert_i64(proc_last_pid(data_root("v1")), 4300);
+    assert_i64(proc_last_pid(data_root("v2")), -1);      /* has no such file */
+    assert_i64(proc_last_pid(data_root("hostile")), -1); /* a sandbox that always says 0 */
+    int64_t before = proc_last_pid("/");
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(before > 0 && proc_last_pid("/") > 0 && proc_last_pid("/") != before);
+}
+
 /* Every allocation of the tree fails once: nothing leaks (the sanitizer sees to it), nothing is
  * returned. */
 static void no_memory(void **state)
@@ -317,6 +330,7 @@ int main(void)
         cmocka_unit_test(hostile_family),
         cmocka_unit_test(live_child),
         cmocka_unit_test(live_reads),
+        cmocka_unit_test(last_pid),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
