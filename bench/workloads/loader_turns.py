@@ -15,6 +15,7 @@ Writes {beside: CPU seconds a second, pairs: [[[ns without hooks, ns with them],
 """
 
 import ast
+import contextlib
 import functools
 import gc
 import itertools
@@ -39,8 +40,9 @@ DEEPEST = 24
 def sampler_ns(pid):
     """CPU time so far of leat's thread in a process."""
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        if (task / "comm").read_text().strip() == "leat-lines":
-            return int((task / "schedstat").read_text().split()[0])
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if (task / "comm").read_text().strip() == "leat-lines":
+                return int((task / "schedstat").read_text().split()[0])
     return 0
 
 

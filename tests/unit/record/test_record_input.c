@@ -82,6 +82,30 @@ static void parts_are_added_up(void **state)
     ring_reader_close(&reader);
 }
 
+static void add_together(void)
+{
+    const uint64_t ns[] = {7, 3000, 7, 5};
+    leat_recorder_open();
+    leat_parts(0, LEAT_PART_SAMPLE, ns, 4);
+    leat_parts(0, LEAT_PART_SAMPLE, ns, 1);
+    leat_parts(0, LEAT_PART_COLLATE, ns, 0); /* none is nothing */
+}
+
+static void parts_are_added_together(void **state)
+{
+    struct ring_part part;
+    read_child(add_together);
+    assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part), 1);
+    assert_int_equal(part.n, 5);
+    assert_int_equal(part.total_ns, 3026);
+    assert_int_equal(part.max_ns, 3000);
+    assert_int_equal(part.bins[7], 3);
+    assert_int_equal(part.bins[5], 1);
+    assert_int_equal(sum_of_bins(&part), 5);
+    assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_COLLATE, &part), 0);
+    ring_reader_close(&reader);
+}
+
 enum { THREADS = 8, TIMES = 20011 };
 
 static void *add_many(void *arg)
@@ -594,6 +618,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bins_touch_and_are_narrow),
         cmocka_unit_test(parts_are_added_up),
+        cmocka_unit_test(parts_are_added_together),
         cmocka_unit_test(threads_lose_nothing),
         cmocka_unit_test(a_fork_has_totals_of_its_own),
         cmocka_unit_test(stop_ends_parts_and_lines),
