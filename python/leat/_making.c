@@ -15,13 +15,14 @@
  * state look at it. User code never meets a stand-in: it has no way to the fetcher. As all of this
  * is C, tracebacks show the frames they always showed.
  *
- * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), so where samples take less than QUICK_NS it stands in for
- * the dataset in every SELDOM-th batch only. SAMPLE then counts the samples that were timed. All of
- * it costs some 10 us a batch when the training in between has emptied the caches; so without
- * workers, where that is the training's own time, batches that take less than QUICK_BATCH_NS are
- * timed all only until FIRST of them were, and then every SELDOM-th; FETCH and COLLATE count those
- * that were timed. In between the fetcher is as torch made it: next(), which is timed in any case,
- * counts the batches and puts Fetch and stand-in back. A dataset that is asked for a whole batch
+ * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), so
+ * where samples take less than QUICK_NS it stands in for the dataset in every SELDOM-th batch only.
+ * SAMPLE then counts the samples that were timed. All of it costs some 10 us a batch when the
+ * training in between has emptied the caches; so without workers, where that is the training's own
+ * time, batches that take less than QUICK_BATCH_NS are timed all only until FIRST of them were, and
+ * then every SELDOM-th; FETCH and COLLATE count those that were timed. In between the fetcher is as
+ * torch made it: next(), which is timed in any case, counts the batches and puts Fetch and stand-in
+ * back. A dataset that is asked for a whole batch
  * (__getitems__) shows no single samples: each is counted with the mean of its batch.
  *
  * IDLE is what lies between two batches of an iteration in a worker: taking the indices from their

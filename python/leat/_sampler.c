@@ -343,7 +343,7 @@ static PyMethodDef sampler_methods[] = {
     {"sample_lines", core_sample_lines, METH_VARARGS,
      "sample_lines(hz, seldom=False) -> whether lines are sampled in this process from now on; 0 "
      "stops it. seldom: as if the dense looks had been taken."},
-    {NULL,           NULL,              0,            NULL                                   },
+    {NULL,           NULL,              0,            NULL    },
 };
 
 int sampler_add(PyObject *module)

@@ -3,9 +3,9 @@
  * How often. Five times a second in the first half minute, where a run starts up and where short
  * runs live; once a second up to an hour, which is enough for what changes over minutes; every five
  * seconds after that. Whatever the machine, sampling takes at most 0.4 % of one CPU, so that all of
- * leat stays below 1 %: the pause is at least 250 times as long as the sample took. Beyond 200 000 rows the pause
- * doubles with every further 200 000, so that 64 processes sampled for a month stay below two
- * million; the store thins them further.
+ * leat stays below 1 %: the pause is at least 250 times as long as the sample took. Beyond 200 000
+ * rows the pause doubles with every further 200 000, so that 64 processes sampled for a month stay
+ * below two million; the store thins them further.
  *
  * Which processes. The training command and all its descendants, and whoever said hello, also when
  * it was reparented. The whole of /proc is searched once a second at most, and not where nobody was

@@ -12,8 +12,8 @@
  *
  * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
  * clock_gettime), and turned into nanoseconds when it is read. Reading them is still most of what
- * counting a call costs, and a step may have thousands of launches that are all alike, or a loop ask
- * for an event as often: after the first ALL of a slot every TIMED-th of a thread is timed and
+ * counting a call costs, and a step may have thousands of launches that are all alike, or a loop
+ * ask for an event as often: after the first ALL of a slot every TIMED-th of a thread is timed and
  * stands for so many. Their number is exact.
  *
  * A call inside a timed call of the same thread (the runtime calling the driver) is part of the
@@ -46,8 +46,8 @@ struct call_slot {
 struct call_thread {
     struct call_slot *slot; /* NULL: none yet */
     uint32_t depth;
-    uint32_t shared;    /* the slot is everybody's */
-    uint32_t untimed;   /* launches to come that the last timed one stands for */
+    uint32_t shared;  /* the slot is everybody's */
+    uint32_t untimed; /* launches to come that the last timed one stands for */
     uint32_t untimed_events;
     const void *caller; /* of the call that went no short way */
 };

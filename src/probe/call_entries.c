@@ -24,9 +24,9 @@ struct search {
 };
 
 struct tables {
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const char *texts;
-    const ElfW(Rela) *relocations[2];
+    const ElfW(Rela) * relocations[2];
     size_t counts[2];
 };
 
@@ -36,13 +36,13 @@ static uintptr_t page_bytes(void)
 }
 
 /* Addresses in it are those of this process, or still of the file. */
-static const void *pointer(const struct dl_phdr_info *info, const ElfW(Dyn) *entry)
+static const void *pointer(const struct dl_phdr_info *info, const ElfW(Dyn) * entry)
 {
     uintptr_t at = (uintptr_t)entry->d_un.d_ptr;
     return (const void *)(at < info->dlpi_addr ? at + info->dlpi_addr : at);
 }
 
-static struct tables read_dynamic(const struct dl_phdr_info *info, const ElfW(Dyn) *entry)
+static struct tables read_dynamic(const struct dl_phdr_info *info, const ElfW(Dyn) * entry)
 {
     struct tables t = {0};
     for (; entry->d_tag != DT_NULL; entry++) {

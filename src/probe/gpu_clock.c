@@ -40,8 +40,8 @@ enum {
 enum {
     DARK_NS = 3000, /* at least, and before it is known */
     MOST_DARK_NS = 20000,
-    DARKS = 5,          /* the last measured, of which the median counts */
-    DARK_EVERY = 16,    /* empty streams, once there are so many: each costs the host its dark time */
+    DARKS = 5,       /* the last measured, of which the median counts */
+    DARK_EVERY = 16, /* empty streams, once there are so many: each costs the host its dark time */
     MOMENT_NS = 2000000 /* between two, on average: what each stands for */
 };
 
@@ -239,7 +239,7 @@ static uint64_t dark_ticks(void)
 
 static uint64_t median_dark(void)
 {
-    uint64_t sorted[DARKS];
+    uint64_t sorted[DARKS] = {0};
     for (int i = 0; i < DARKS; i++) {
         int at = i;
         for (; at > 0 && sorted[at - 1] > own.dark[i]; at--)

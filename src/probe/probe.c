@@ -136,8 +136,9 @@ PROBE_CUDA_CALLS(X)
 
 /* PyTorch launches a thousand times a step, and asks for the device ten times as often. So what
  * nearly every such call does, going on to what its caller has reached before, is apart from the
- * rest, where `holds` has said so and set `next`: it saves no register, and its code is a line or two
- * of memory. Launches come from some libraries; who asks is in one, and has an even shorter way. */
+ * rest, where `holds` has said so and set `next`: it saves no register, and its code is a line or
+ * two of memory. Launches come from some libraries; who asks is in one, and has an even shorter
+ * way. */
 #define SHORT_WAY(name, parameters, arguments, holds)                                              \
     static __attribute__((noinline)) int name##_whole parameters;                                  \
     int name parameters __attribute__((visibility("default")));                                    \
