@@ -22,8 +22,8 @@
  * time, batches that take less than QUICK_BATCH_NS are timed all only until FIRST of them were, and
  * then every SELDOM-th; FETCH and COLLATE count those that were timed. In between the fetcher is as
  * torch made it: next(), which is timed in any case, counts the batches and puts Fetch and stand-in
- * back. A dataset that is asked for a whole batch
- * (__getitems__) shows no single samples: each is counted with the mean of its batch.
+ * back. A dataset that is asked for a whole batch (__getitems__) shows no single samples: each is
+ * counted with the mean of its batch.
  *
  * IDLE is what lies between two batches of an iteration in a worker: taking the indices from their
  * queue, for which it waits, and before it handing the last batch to the feeder and letting go of
