@@ -81,7 +81,7 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 8
+        assert magic == MAGIC and version == 9
         texts = self._unpack("16s32s256s256s512s", 132)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
@@ -225,7 +225,7 @@ class Receiver:
                 if not fds:
                     return
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 8
+                assert magic == MAGIC and version == 9
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:
