@@ -97,7 +97,7 @@ class Probe:
                 entry = ctypes.c_uint64.from_address(at)
                 own = next((library for library in cuda if hasattr(library, name)), None)
                 past = own and ctypes.cast(getattr(own, name), ctypes.c_void_p).value
-                if entry.value in (through[name], past):
+                if past and entry.value in (through[name], past):
                     self.entries.append((entry, past))
         self.there = [entry.value for entry, _ in self.entries]
 

@@ -310,7 +310,7 @@ import os, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 from leat import _hooks_lines
-_hooks_lines.DENSE_S = 0.5
+_hooks_lines.DENSE_S = float(os.environ.get("DENSE_S", 1000))  # for those that begin afresh
 
 def looks():
     for task in os.listdir("/proc/self/task"):
@@ -333,6 +333,8 @@ if __name__ == "__main__":
     loader = DataLoader(Rows(), num_workers=1, multiprocessing_context="START")
     for epoch in range(2):
         for _ in loader: pass
+        os.environ["DENSE_S"] = "0"
+        _hooks_lines.DENSE_S = 0
 """
 
 
