@@ -63,8 +63,7 @@ class Bars:
 
 
 class Bench:
-    def __init__(self, build, python, folder, turns=None, traceml=None):
-        self.turns = turns or Turns
+    def __init__(self, build, python, folder, traceml=None):
         self.leat = os.path.join(build, "leat")
         self.python = python
         self.folder = folder
@@ -132,7 +131,7 @@ class Bench:
     def start(self, variant, script, *arguments):
         """Starts a workload that takes turns."""
         self.count += 1
-        return self.turns(self, variant, os.path.join(WORKLOADS, script), arguments)
+        return Turns(self, variant, os.path.join(WORKLOADS, script), arguments)
 
     def start_pair(self, variant, script, *arguments):
         """An untraced process and one of this variant, to be met before their first block."""
@@ -171,7 +170,7 @@ class Bench:
 class Turns:
     """A process that runs a block of steps each time it is asked to."""
 
-    def __init__(self, bench, variant, script, arguments, **options):
+    def __init__(self, bench, variant, script, arguments):
         self.what = f"{os.path.basename(script)} as {variant}"
         path = os.path.join(bench.folder, f"turns{bench.count}")
         self.log = open(path + ".log", "w+")
@@ -185,7 +184,6 @@ class Turns:
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
-            **options,
         )
 
     def meet(self):
