@@ -436,7 +436,7 @@ static void tell_launches(struct leat_clock_total *totals)
 
 /* ---- copies, waits, the allocator, captures ------------------------------------------------- */
 
-void gpu_clock_copy_begins(void *stream, uint64_t bytes)
+void gpu_clock_copy_follow(void *stream, uint64_t bytes)
 {
     uint64_t start;
     if (!gpu_clock_follows() || stream != gpu_clock_thread.stream)
@@ -452,7 +452,7 @@ void gpu_clock_copy_begins(void *stream, uint64_t bytes)
     leave_clock(start);
 }
 
-void gpu_clock_copy_ends(uint64_t now)
+void gpu_clock_copy_followed(uint64_t now)
 {
     uint64_t start;
     if (!gpu_clock_thread.copying) {

@@ -184,12 +184,24 @@ static inline void gpu_clock_launched(uint64_t now)
 
 /* A copy to the device of `bytes`, before and after; a wait for the device; a call of the allocator
  * that took `ticks`; a capture begins (+1) or ends (-1). */
-void gpu_clock_copy_begins(void *stream, uint64_t bytes); /* 0: of another kind */
-void gpu_clock_copy_ends(uint64_t now);
+void gpu_clock_copy_follow(void *stream, uint64_t bytes);
+void gpu_clock_copy_followed(uint64_t now);
 void gpu_clock_drain_begins(void);
 void gpu_clock_drained(void);
 void gpu_clock_allocated(uint64_t ticks);
 void gpu_clock_capture(int change);
+
+static inline void gpu_clock_copy_begins(void *stream, uint64_t bytes) /* 0: of another kind */
+{
+    if (gpu_clock_on())
+        gpu_clock_copy_follow(stream, bytes);
+}
+
+static inline void gpu_clock_copy_ends(uint64_t now)
+{
+    if (gpu_clock_on() || gpu_clock_thread.copying)
+        gpu_clock_copy_followed(now);
+}
 
 /* See LEAT_PROBE_MARK and LEAT_PROBE_CLOCK in recorder.h. */
 void gpu_clock_mark(enum leat_clock_phase phase);
