@@ -8,7 +8,8 @@
  * memory. What the probe adds is two reads of the clock, three additions and one indirect call, and
  * for a copy a look at what memory it is. Rounds of calls take turns and the median counts, so that
  * a busy machine makes both slower and not one; and all run on the core that others use least, as
- * calls past the probe tell: two threads on one core make each other's calls slower by half.
+ * calls past the probe tell: two threads on one core make each other's calls slower by half. For
+ * the same reason rounds count only where the call past the probe took hardly longer than at best.
  */
 #include "leat/recorder.h"
 
@@ -18,6 +19,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROUNDS = 101 };
 
@@ -109,18 +111,34 @@ struct side {
     double without[ROUNDS], with[ROUNDS], added[ROUNDS];
 };
 
-static double median(double values[ROUNDS])
+static double median(double *values, int count)
 {
-    qsort(values, ROUNDS, sizeof *values, compare);
-    return values[ROUNDS / 2];
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return values[count / 2];
+}
+
+/* The rounds in which others left the core alone; returns how many. */
+static int keep_quiet_rounds(struct side *s)
+{
+    double sorted[ROUNDS];
+    int kept = 0;
+    memcpy(sorted, s->without, sizeof sorted);
+    median(sorted, ROUNDS);
+    double most = 1.1 * sorted[ROUNDS / 10]; /* the least may be a clock's slip */
+    for (int i = 0; i < ROUNDS; i++)
+        if (s->without[i] <= most) {
+            s->without[kept] = s->without[i];
+            s->with[kept] = s->with[i];
+            s->added[kept++] = s->with[i] - s->without[i];
+        }
+    return kept;
 }
 
 static void show(const char *what, struct side *s)
 {
-    for (int i = 0; i < ROUNDS; i++)
-        s->added[i] = s->with[i] - s->without[i];
-    printf("%-10s %8.1f %8.1f %8.1f\n", what, median(s->without), median(s->with),
-           median(s->added));
+    int kept = keep_quiet_rounds(s);
+    printf("%-10s %8.1f %8.1f %8.1f\n", what, median(s->without, kept), median(s->with, kept),
+           median(s->added, kept));
 }
 
 int main(int argc, char **argv)

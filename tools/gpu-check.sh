@@ -17,7 +17,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rows=()
 failed=0
-[ $# -gt 0 ] || set -- training bench calls clock lines verdicts delivery bars
+[ $# -gt 0 ] || set -- training bench calls cost clock lines verdicts delivery bars
 parts=" ${*/#training/training training2} "
 wanted() { [[ $parts == *" $1 "* ]]; }
 
@@ -131,12 +131,14 @@ begin training2 check_training 2
 begin bench check_bench
 begin lines python3 tools/gpu-lines.py "$(dirname "$leat")"
 begin delivery python3 tests/gpu/test_device_delivery.py
+begin calls python3 tools/gpu-probe.py "$(dirname "$leat")" --no-cost
 finish training 'training, 0 workers'
 finish training2 'training, 2 workers'
 finish bench 'leat bench'
 finish lines 'lines'
 finish delivery 'delivery on the GPU'
-part calls 'calls of CUDA' python3 tools/gpu-probe.py "$(dirname "$leat")"
+finish calls 'calls of CUDA'
+part cost 'cost of a call' python3 tools/gpu-probe.py "$(dirname "$leat")" --only-cost
 schema=() # a GPU machine may lack the package
 python3 -c 'import jsonschema' 2>/dev/null || schema=(--without-schema)
 part verdicts 'verdict matrix' python3 tests/e2e/matrix.py --leat "$leat" --python "$(command -v python3)" \

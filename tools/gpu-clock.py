@@ -18,6 +18,7 @@ themselves and put it back.
 """
 
 import ctypes
+import itertools
 import json
 import math
 import os
@@ -210,24 +211,31 @@ def followed_steps(stall, clock, step, steps):
     a step is told when the next one has its batch: what comes after the optimizer may be no step's. The
     truth is read at that moment, too, of stalls and of none: reading it takes time, and the device stands
     idle meanwhile."""
-    looks, truths = [], []
+    looks, truths, slept = [], [], []
 
     def look():
         stall.settle()  # the device is done with all of the step before
         looks.append(clock.now())
         truths.append(stall.last_ms() * (stall.place is not None))
+        slept.append(stall.slept[-1] if stall.slept else None)
 
     for i in range(8 + steps + 1):
         step(True, look if i >= 8 else lambda: None)
     gains = [clock.between(before, after) for before, after in zip(looks, looks[1:])]
     # each step waits once for a batch
-    followed = [(ms, gained) for ms, gained in zip(truths[1:], gains) if gained["input"][0] > 0]
+    is_followed = [gained["input"][0] > 0 for gained in gains]
+    followed = list(itertools.compress(zip(truths[1:], gains), is_followed))
     truth = middle(ms for ms, _ in followed)
     # Of leat and of the truth the same steps, and the median: a step in which somebody else has stopped
     # the host between two calls is idle there, too, but not by the stall.
     idle = {k: truth + middle(gained[k][2] / 1e6 - ms for ms, gained in followed)
             for k in clock.names}  # fmt: skip
-    return {"truth": truth, "idle": idle, "n": len(followed)}
+    return {
+        "truth": truth,
+        "idle": idle,
+        "n": len(followed),
+        "slept": list(itertools.compress(slept[1:], is_followed)),
+    }
 
 
 def middle(values):
@@ -236,8 +244,8 @@ def middle(values):
 
 
 def timeline(torch, stall, clock, step, steps):
-    """The same by the device's own timeline: in ms, the stalls and the gaps between two kernels that
-    they lie in."""
+    """The same by the device's own timeline: in ms, the stalls of the steps that leat has followed and the
+    gaps between two kernels that they lie in."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
@@ -256,8 +264,8 @@ def timeline(torch, stall, clock, step, steps):
     for begins, ends in work:
         gaps.append((at + 1e3 * end, at + 1e3 * begins))
         end = max(end, ends)
-    around = [(b - a, d - c) for a, b in stall.slept for c, d in gaps if c < (a + b) / 2 < d]
-    slept, gap = (sum(x) / max(len(around), 1) / 1e6 for x in zip(*around or [(0, 0)]))
+    around = [(b - a, d - c) for a, b in got["slept"] for c, d in gaps if c < (a + b) / 2 < d]
+    slept, gap = (middle(x) / 1e6 for x in zip(*around or [(0, 0)]))
     return {**got, "slept": slept, "gap": gap, "found": len(around)}
 
 

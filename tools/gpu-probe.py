@@ -2,7 +2,8 @@
 """Does the CUDA probe count right on this GPU, and what does it cost? Prints a table; exits with 1
 when a row fails, with 2 when there is nothing to try it on.
 
-    tools/gpu-probe.py [BUILD_FOLDER]     # needs PyTorch with CUDA; of leat: leat, python/ and bench/probe
+    tools/gpu-probe.py [BUILD_FOLDER] [--no-cost | --only-cost]    # needs PyTorch with CUDA; of leat: leat, python/
+                                                                   # and bench/probe
 
 Three parts. Loops of known length, each beside what the probe counted in it; the same under
 torch.profiler, which counts by other means (CUPTI); and a training under `leat run`, whose run.db must
@@ -294,7 +295,8 @@ def check_cost(table, bench):
 def main():
     if "--counts" in sys.argv:
         return child_counts()
-    build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    folders = [word for word in sys.argv[1:] if not word.startswith("--")]
+    build = pathlib.Path(folders[0] if folders else ROOT / "build").resolve()
     probe = build / "python" / "leat" / "libleat-probe.so"
     if not probe.exists():
         print(f"There is no {probe}: nothing to try.")
@@ -313,9 +315,11 @@ def main():
         return 2
     print(asked.stdout.strip())
     table = Table()
-    check_counts(table, probe)
-    check_run(table, build / "leat")
-    check_cost(table, build / "bench" / "probe")
+    if "--only-cost" not in sys.argv:
+        check_counts(table, probe)
+        check_run(table, build / "leat")
+    if "--no-cost" not in sys.argv:
+        check_cost(table, build / "bench" / "probe")
     print("all rows hold" if not table.failed else f"{table.failed} rows failed")
     return 1 if table.failed else 0
 

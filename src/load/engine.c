@@ -25,7 +25,7 @@ static void take_over(struct leat_loader *l)
     engine_init_sync(l);
     l->free = l->empty = l->flights = NULL;
     l->flights_end = &l->flights;
-    l->flying = l->resting = l->started = l->ending = 0;
+    l->flying = l->resting = l->aside = l->started = l->ending = 0;
     l->held = l->with_memory = 0;
     atomic_store(&l->budget.used_bytes, 0);
     for (size_t i = 0; i < l->slots_count; i++) {
@@ -113,6 +113,7 @@ static struct slot *find_slot(struct leat_loader *l)
     struct slot *slot = l->free;
     if (slot) {
         l->free = slot->next;
+        l->aside -= l->resting == l->aside;
         l->resting--;
         return slot;
     }
@@ -235,16 +236,17 @@ void engine_return_slot(struct leat_loader *l, struct slot *slot)
 {
     /* Two more than fly: the batch the consumer works on, and the one it still names while it
      * asks for the next. */
-    int enough = !l->device && l->flying + l->resting >= l->options.ahead + 2;
+    int in_use = l->resting - l->aside, enough = l->flying + in_use >= l->options.ahead + 2;
     l->held--;
-    if (enough) {
+    if (enough && !l->device) {
         empty_slot(l, slot);
         return;
     }
     slot->state = SLOT_FREE;
     l->resting++;
+    l->aside += enough;
     struct slot **place = &l->free;
-    while (l->device && *place)
+    for (int i = 0; l->device && (enough ? *place != NULL : i < in_use); i++)
         place = &(*place)->next;
     slot->next = *place;
     *place = slot;
@@ -260,7 +262,7 @@ void engine_start_over(struct leat_loader *l, struct slot *slot)
         empty_slot(l, free);
     }
     l->free = NULL;
-    l->resting = 0;
+    l->resting = l->aside = 0;
     l->next_begin = l->next_deliver;
 }
 

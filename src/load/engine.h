@@ -24,6 +24,8 @@
  * a flight that is ready is on its way; a batch that was repaired is copied again by next(). Its
  * slots are used in the order they came back, since the one that came back first is the one that
  * the GPU is done with first; and they keep their memory, since giving it back makes the GPU wait.
+ * Those that are too many are put aside at the end of the list: what few slots hold is still in the
+ * caches when it is copied.
  *
  * One lock for everything: it is taken twice for each piece, and once for each next() and unref().
  */
@@ -79,7 +81,7 @@ struct leat_loader {
     size_t slots_count, slots_capacity;
     struct slot *free, *empty;           /* lists by slot.next */
     struct slot *flights, **flights_end; /* first to be delivered first */
-    int flying, resting;                 /* flights; free slots */
+    int flying, resting, aside;          /* flights; free slots; the last of these, kept back */
     int64_t with_memory;                 /* slots that are not EMPTY */
     int64_t held;                        /* slots the consumer has */
     uint64_t room_most_bytes;            /* of the rooms of batches so far */

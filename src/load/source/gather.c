@@ -11,7 +11,9 @@
  * pattern and goes on alone.
  *
  * Writing past the caches was tried and left out: with rows of 400 bytes it took 190 ns a row where
- * the plain copy takes 155, for batches of 1 MiB to 400 MiB alike. */
+ * the plain copy takes 155, for batches of 1 MiB to 400 MiB alike; and images of 150 kB came to a
+ * GPU, by 15 threads, at 32 to 38 GB/s where the plain copy brings 50: what is to be copied on is
+ * still in the caches. */
 #define AHEAD_BYTES      8192
 #define MOST_AHEAD_ROWS  32
 #define MOST_FETCH_BYTES 1024

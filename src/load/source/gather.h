@@ -1,9 +1,8 @@
 /* gather.h: rows of arrays, picked by index, laid one behind the other.
  *
  * The heart of every source that lies in memory or in a mapping. Rows without gaps are copied
- * whole, with the rows to come fetched into the caches meanwhile and, for batches larger than
- * those, the result written past them. Other layouts (Fortran order, views) are copied item by
- * item.
+ * whole, with the rows to come fetched into the caches meanwhile. Other layouts (Fortran order,
+ * views) are copied item by item.
  */
 #ifndef LEAT_LOAD_SOURCE_GATHER_H
 #define LEAT_LOAD_SOURCE_GATHER_H

@@ -115,6 +115,36 @@ static void memory_is_filled_again_when_it_was_copied(void **state)
     leat_source_unref(source);
 }
 
+/* Slots that were needed once, for batches that the consumer kept, are not filled in turn. */
+static void as_few_slots_as_are_needed(void **state)
+{
+    enum { KEPT = 6, AHEAD = 2 };
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    struct leat_batch *kept[KEPT], *batch;
+    const void *used[N];
+    int count = 0;
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    for (int i = 0; i < KEPT; i++)
+        kept[i] = next_there(l);
+    for (int i = 0; i < KEPT; i++)
+        leat_batch_unref(kept[i]);
+    must(leat_loader_start(l, 1, &err));
+    while ((batch = next_there(l))) {
+        int i = 0;
+        while (i < count && used[i] != batch->device_data[0])
+            i++;
+        used[i] = batch->device_data[0];
+        count += i == count;
+        check_there(batch);
+        leat_batch_unref(batch);
+    }
+    assert_in_range(count, 1, AHEAD + 2);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 static void a_capture_is_left_alone(void **state)
 {
     struct leat_source *source = numbered(N);
@@ -198,6 +228,7 @@ int main(void)
         cmocka_unit_test(an_epoch_arrives),
         cmocka_unit_test(a_batch_in_use_is_not_written),
         cmocka_unit_test(memory_is_filled_again_when_it_was_copied),
+        cmocka_unit_test(as_few_slots_as_are_needed),
         cmocka_unit_test(a_capture_is_left_alone),
         cmocka_unit_test(a_child_touches_nothing),
         cmocka_unit_test(what_does_not_fit_is_said),
