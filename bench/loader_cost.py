@@ -64,7 +64,8 @@ def measure(bench, name, seconds, warm):
         got = json.load(f)
     if len(got["pairs"]) < LEAST_PAIRS:
         sys.exit(f"{name}: only {len(got['pairs'])} pairs of loaders; --seconds gives more.")
-    rate = int(block) * 1e9 / statistics.median(without for p in got["pairs"] for without, _ in p)
+    two_ns = statistics.median(without for p in got["pairs"] for without, _ in p)
+    rate = 2 * int(block) * 1e9 / two_ns
     cores = 2 if "num_workers=2" in settings else 1
     lost = [statistics.median(1 - without / with_ for without, with_ in p) for p in got["pairs"]]
     return rate, got["beside"] / cores, lost

@@ -7,11 +7,13 @@ leat does beside the training: its own process, and its threads in this one and 
 
 Then leat is stopped, and for SECONDS loaders come in pairs: two with the same settings, one made and used
 while leat's hooks are in this process, the other while they are not (unhooked.py). They take turns in blocks
-of BLOCK batches, at a depth of the stack that chance has chosen for both; the workers of the one whose turn
-it is not are stopped. What workers had ready when a block began is taken before the clock starts, and one
+of BLOCK batches, at a depth of the stack that chance has chosen for both: one, the other, the other and the
+one, because who comes second finds the same data in the caches. The workers of the one whose turn it is not
+are stopped. What workers had ready when a block began is taken before the clock starts, and one
 batch more of each.
 
-Writes {beside: CPU seconds a second, pairs: [[[ns without hooks, ns with them], ...], ...]} to RESULT.
+Writes {beside: CPU seconds a second, pairs: [[[ns of two blocks without hooks, ns with them], ...], ...]}
+to RESULT.
 """
 
 import ast
@@ -123,10 +125,11 @@ def measure_pair(hooks, make_loader, block):
     blocks = []
     end = time.monotonic() + PAIR_S
     while time.monotonic() < end or not blocks:
-        got, depth = {}, random.randrange(DEEPEST)
-        for side in random.sample(sides, 2):
-            got[side.there] = deeper(depth, lambda side=side: side.block(block))
-        blocks.append((got[False], got[True]))
+        got, depth = [0, 0], random.randrange(DEEPEST)
+        one, other = random.sample(sides, 2)
+        for side in (one, other, other, one):
+            got[side.there] += deeper(depth, lambda side=side: side.block(block))
+        blocks.append(got)
     for side in sides:
         side.close()
     return blocks

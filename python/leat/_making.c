@@ -15,9 +15,11 @@
  * state look at it. User code never meets a stand-in: it has no way to the fetcher. As all of this
  * is C, tracebacks show the frames they always showed.
  *
- * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), so
- * where samples take less than QUICK_NS it stands in for the dataset in every SELDOM-th batch only.
- * SAMPLE then counts the samples that were timed. All of it costs some 10 us a batch when the
+ * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), and
+ * some 500 where the sample has emptied the caches. So where samples take less than QUICK_NS it
+ * stands in for the dataset in every SELDOM-th batch only; and where they take less than SLOW_NS,
+ * after the first SAMPLES of a process, the more seldom the quicker they are. SAMPLE then counts
+ * the samples that were timed. All of it costs some 10 us a batch when the
  * training in between has emptied the caches; so without workers, where that is the training's own
  * time, batches that take less than QUICK_BATCH_NS are timed all only until FIRST of them were, and
  * then every SELDOM-th; FETCH and COLLATE count those that were timed. In between the fetcher is as
@@ -37,6 +39,8 @@
 
 enum {
     QUICK_NS = 10000, /* 100 ns are 1 % of it */
+    SLOW_NS = 500000, /* 500 ns are a tenth of a per cent of it */
+    SAMPLES = 256,    /* a p90 of them is known to 2 % of the samples */
     FIRST = 64,       /* a median and a p90 of them can be relied on */
     SELDOM = 16 /* 1 % of a 3 us sample, the quickest of a TensorDataset, is 30 ns; 100/16 = 6 */
 };
@@ -59,6 +63,7 @@ static int worker_id = -1; /* -1: not known */
 static int dressed_any;    /* fetchers of this worker were met */
 static int64_t worker_loader = LOADER_UNKNOWN;
 static uint32_t quick_batches; /* timed so far */
+static uint32_t timed_samples; /* until they are SAMPLES */
 static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
 HOT_DATA static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
@@ -297,6 +302,17 @@ static void answer_sampler(void)
     PyErr_Restore(type, error, trace);
 }
 
+/* One of how many batches is to have its samples timed. */
+static uint32_t how_seldom(uint64_t sample_ns)
+{
+    if (sample_ns < QUICK_NS)
+        return SELDOM;
+    if (timed_samples < SAMPLES || sample_ns >= SLOW_NS)
+        return 1;
+    uint64_t every = SLOW_NS / sample_ns;
+    return every < SELDOM ? (uint32_t)every : SELDOM;
+}
+
 static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
@@ -310,7 +326,8 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, Py
         go_to_rest(f, fetcher);
         f->every = 1;
     } else if (t->samples > 0) {
-        f->every = t->fetched_ns - t->begin_ns < (uint64_t)t->samples * QUICK_NS ? SELDOM : 1;
+        timed_samples += timed_samples < SAMPLES ? t->timed : 0;
+        f->every = how_seldom((t->fetched_ns - t->begin_ns) / (uint64_t)t->samples);
     }
     if (is_worker) {
         if (!t->end_ns)

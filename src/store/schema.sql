@@ -169,7 +169,8 @@ CREATE TABLE input_parts (       -- what making a batch and handing it over took
                                  -- ready: batches that lay ready when one was asked for (a count, no time)
     n        INTEGER,            -- times it was timed: always, but of batches made without workers in
                                  -- less than 1 ms, the first 64 and then every 16th; of samples of
-                                 -- less than 10 us, those of every 16th batch
+                                 -- less than 10 us, those of every 16th batch; of samples of less than
+                                 -- 500 us, 256 of a process and then those of one batch in 500 us / sample
     total_ns INTEGER, max_ns INTEGER,
     bytes    INTEGER,            -- pickle and unpickle: what went through the pipe; else 0
     PRIMARY KEY (pid, loader, worker, part)

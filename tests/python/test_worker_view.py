@@ -189,6 +189,23 @@ for batch in DataLoader(Quick(), batch_size=64): pass
     assert main.part("sample").total_ns <= main.part("fetch").total_ns
 
 
+def test_samples_that_are_not_slow_are_not_all_timed(train):
+    """Some hundred of each process, and then the more seldom the quicker they are; every batch is timed."""
+    run = train(
+        """
+class Medium:  # tens of microseconds
+    def __len__(self): return 161 * 64
+    def __getitem__(self, i): return sum(range(3000))
+for batch in DataLoader(Medium(), batch_size=64, num_workers=1): pass
+"""
+    )
+    found = parts(run.workers)
+    assert found["fetch"][0] == found["collate"][0] == 161
+    timed = found["sample"][0]
+    assert timed % 64 == 0 and 256 <= timed < 161 * 64 / 2
+    assert found["sample"][1] < 0.5  # ms
+
+
 def test_persistent_workers_and_evaluation_between(train):
     """What lies between two iterations is no wait for indices."""
     run = train(
