@@ -1,5 +1,7 @@
 """What happens inside the making of a batch: exact counts, true times, and nothing else changed."""
 
+import sys
+
 import pytest
 
 SLEEP_MS = 5
@@ -204,6 +206,27 @@ for batch in DataLoader(Medium(), batch_size=64, num_workers=1): pass
     timed = found["sample"][0]
     assert timed % 64 == 0 and 256 <= timed < 161 * 64 / 2
     assert found["sample"][1] < 0.5  # ms
+
+
+def test_the_interpreter_is_as_quick_as_without_leat(train, tmp_path):
+    """What it has learned of the fetcher's attributes, which it reads once for each sample."""
+    script = """
+import dis, sys
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
+def codes(code):
+    yield code
+    for constant in code.co_consts:
+        if hasattr(constant, "co_code"):
+            yield from codes(constant)
+if sys.version_info >= (3, 11):
+    for batch in DataLoader(Rows(40 * 64), batch_size=64): pass
+    print(sorted({i.opname for code in codes(_MapDatasetFetcher.fetch.__code__)
+                  for i in dis.get_instructions(code, adaptive=True) if i.argrepr == "dataset"}))
+"""
+    plain = train(script, inject=False).stdout
+    (tmp_path / "leat.sock").unlink()
+    assert "LOAD_ATTR_INSTANCE_VALUE" in plain or sys.version_info < (3, 11)
+    assert train(script).stdout == plain
 
 
 def test_persistent_workers_and_evaluation_between(train):
