@@ -15,14 +15,13 @@
  * state look at it. User code never meets a stand-in: it has no way to the fetcher. As all of this
  * is C, tracebacks show the frames they always showed.
  *
- * A stand-in costs some 100 ns a sample (its time is kept, and added with those of others), and
- * some 500 where the sample has emptied the caches. So where samples take less than QUICK_NS it
- * stands in for the dataset in every SELDOM-th batch only; and where they take less than SLOW_NS,
- * after the first SAMPLES of a process, the more seldom the quicker they are. SAMPLE then counts
- * the samples that were timed. All of it costs some 10 us a batch when the
- * training in between has emptied the caches; so without workers, where that is the training's own
- * time, batches that take less than QUICK_BATCH_NS are timed all only until FIRST of them were, and
- * then every SELDOM-th; FETCH and COLLATE count those that were timed. In between the fetcher is as
+ * A stand-in costs some 200 ns a sample (its time is kept, and added with those of others), and
+ * some 500 where the sample has emptied the caches. So after the first SAMPLES of a process it
+ * stands in for the dataset the more seldom the quicker the samples are, and SAMPLE counts those
+ * that were timed. All of it costs some 10 us a batch when the training in between has emptied the
+ * caches; so without workers, where that is the training's own time, batches are timed all only
+ * until FIRST of them were, and then the more seldom the quicker they are; FETCH and COLLATE count
+ * those that were timed, and only then lines are looked at. In between the fetcher is as
  * torch made it: next(), which is timed in any case, counts the batches and puts Fetch and stand-in
  * back. A dataset that is asked for a whole batch (__getitems__) shows no single samples: each is
  * counted with the mean of its batch.
@@ -38,11 +37,12 @@
 #include <unistd.h>
 
 enum {
-    QUICK_NS = 10000, /* 100 ns are 1 % of it */
-    SLOW_NS = 500000, /* 500 ns are a tenth of a per cent of it */
-    SAMPLES = 256,    /* a p90 of them is known to 2 % of the samples */
-    FIRST = 64,       /* a median and a p90 of them can be relied on */
-    SELDOM = 16 /* 1 % of a 3 us sample, the quickest of a TensorDataset, is 30 ns; 100/16 = 6 */
+    SLOW_NS = 500000,        /* a sample: 500 ns are a tenth of a per cent of it */
+    SLOW_BATCH_NS = 8000000, /* 10 us are an eighth of a per cent of it */
+    SAMPLES = 256,           /* a p90 of them is known to 2 % of the samples */
+    FIRST = 64,              /* a median and a p90 of them can be relied on */
+    SELDOM_SAMPLES = 64,     /* of batches, at the most */
+    SELDOM = 16
 };
 
 struct fetch {
@@ -62,7 +62,7 @@ static int is_worker;      /* of a DataLoader, this process */
 static int worker_id = -1; /* -1: not known */
 static int dressed_any;    /* fetchers of this worker were met */
 static int64_t worker_loader = LOADER_UNKNOWN;
-static uint32_t quick_batches; /* timed so far */
+static uint32_t first_batches; /* timed, until they are FIRST */
 static uint32_t timed_samples; /* until they are SAMPLES */
 static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
 HOT_DATA static PyObject *fetch_type;
@@ -192,7 +192,7 @@ static PyObject *data_name(const struct fetch *f)
 static int dress(struct fetch *f, PyObject *fetcher)
 {
     struct timed *t = (struct timed *)f->stand_in;
-    if (f->turn++ % f->every)
+    if (f->every > 1 && f->turn++ % f->every)
         return 0;
     if (stand_in(fetcher, data_name(f), f->stand_in, &t->data) == 0)
         return 1;
@@ -212,15 +212,15 @@ static void undress(struct fetch *f, PyObject *fetcher)
     PyErr_Restore(type, error, trace);
 }
 
-/* Puts torch's own fetch and collate function back for SELDOM - 1 batches. */
-static void go_to_rest(struct fetch *f, PyObject *fetcher)
+/* Puts torch's own fetch and collate function back for some batches. */
+static void go_to_rest(struct fetch *f, PyObject *fetcher, uint32_t batches)
 {
     struct timed *t = (struct timed *)f->stand_in;
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     if (PyObject_SetAttr(fetcher, str_collate_fn, t->collate) == 0 &&
         PyObject_DelAttr(fetcher, str_fetch) == 0)
-        f->rest = SELDOM - 1;
+        f->rest = batches;
     PyErr_Restore(type, error, trace);
 }
 
@@ -302,15 +302,32 @@ static void answer_sampler(void)
     PyErr_Restore(type, error, trace);
 }
 
-/* One of how many batches is to have its samples timed. */
-static uint32_t how_seldom(uint64_t sample_ns)
+/* One of how many is to be timed. */
+static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
 {
-    if (sample_ns < QUICK_NS)
-        return SELDOM;
-    if (timed_samples < SAMPLES || sample_ns >= SLOW_NS)
+    uint64_t every = ns ? slow_ns / ns : most;
+    return every < 1 ? 1 : every > most ? most : (uint32_t)every;
+}
+
+static uint32_t batches_every(const struct fetch *f, const struct timed *t)
+{
+    if (is_worker || !t->end_ns || !f->counted)
         return 1;
-    uint64_t every = SLOW_NS / sample_ns;
-    return every < SELDOM ? (uint32_t)every : SELDOM;
+    if (first_batches < FIRST) {
+        first_batches++;
+        return 1;
+    }
+    return how_seldom(t->end_ns - t->begin_ns, SLOW_BATCH_NS, SELDOM);
+}
+
+static uint32_t samples_every(const struct timed *t)
+{
+    if (timed_samples < SAMPLES)
+        timed_samples += t->whole && t->samples > 0 ? (uint32_t)t->samples : t->timed;
+    if (t->samples <= 0 || timed_samples < SAMPLES)
+        return 1;
+    return how_seldom((t->fetched_ns - t->begin_ns) / (uint64_t)t->samples, SLOW_NS,
+                      SELDOM_SAMPLES);
 }
 
 static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
@@ -321,14 +338,10 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, Py
     making_mark(here, MAKING_NONE, t->loader);
     if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
         core_missing(SIGNAL_COLLATE);
-    int quick = !is_worker && t->end_ns && t->end_ns - t->begin_ns < QUICK_BATCH_NS;
-    if (quick && ++quick_batches > FIRST && f->counted) {
-        go_to_rest(f, fetcher);
-        f->every = 1;
-    } else if (t->samples > 0) {
-        timed_samples += timed_samples < SAMPLES ? t->timed : 0;
-        f->every = how_seldom((t->fetched_ns - t->begin_ns) / (uint64_t)t->samples);
-    }
+    uint32_t every = batches_every(f, t);
+    f->every = samples_every(t) / every; /* of the batches that are timed */
+    if (every > 1)
+        go_to_rest(f, fetcher, every - 1);
     if (is_worker) {
         if (!t->end_ns)
             t->end_ns = leat_now_ns();

@@ -167,10 +167,10 @@ CREATE TABLE input_parts (       -- what making a batch and handing it over took
                                  -- pin: copied into pinned memory, by the pin thread
                                  -- idle: a worker without work, waiting for indices
                                  -- ready: batches that lay ready when one was asked for (a count, no time)
-    n        INTEGER,            -- times it was timed: always, but of batches made without workers in
-                                 -- less than 1 ms, the first 64 and then every 16th; of samples of
-                                 -- less than 10 us, those of every 16th batch; of samples of less than
-                                 -- 500 us, 256 of a process and then those of one batch in 500 us / sample
+    n        INTEGER,            -- times it was timed: always, but of batches made without workers in less
+                                 -- than 8 ms, the first 64 and then one in 8 ms / batch, or in 16; of
+                                 -- samples of less than 500 us, 256 of a process and then those of one
+                                 -- batch in 500 us / sample, or in 64
     total_ns INTEGER, max_ns INTEGER,
     bytes    INTEGER,            -- pickle and unpickle: what went through the pipe; else 0
     PRIMARY KEY (pid, loader, worker, part)
