@@ -39,7 +39,7 @@ typedef PyObject *vectorcall_fn(PyObject *callable, PyObject *const *args, size_
 extern vectorcall_fn *core_vectorcall;
 
 #define LOADER_UNKNOWN (-1)
-#define QUICK_BATCH_NS 1000000  /* a batch whose making is looked at less: 10 us are 1 % of it */
+#define QUICK_BATCH_NS 1000000  /* of such batches no line is worth a thread that looks */
 #define LONG_BATCH_NS  50000000 /* one that is told of before it has ended */
 
 /* Of one thread. A bit of `inside` for each kind of record, and since when. Only the outermost span
