@@ -7,7 +7,9 @@ Times are medians of five epochs after one that warms up: memory is page-locked 
 torch's DataLoader is slow enough that two of its batches stand for the epoch, scaled by samples.
 Training on tokens and training on a cached batch take turns: the clock of a GPU drifts as it warms. So do
 epochs of images and copies by the link alone, of which there are more: one takes no longer than 50 ms, and
-whoever else uses the host disturbs some of them.
+whoever else uses the host disturbs some of them. How long the GPU idles beside work of 5 ms a batch is
+told of a loader with a seed, which begins the next epoch while the last batch is in use; without one its
+order is drawn by torch when it begins.
 """
 
 import argparse
@@ -152,17 +154,28 @@ def image_job(count, link, folder):
     figure = f"{got / 1e9:.1f} GB/s, {got / rate:.0%} of {rate / 1e9:.1f}"
     row("uint8 256x3x224x224 from a warm .npy, shuffled", figure, "70 %", got >= 0.7 * rate)
 
-    def work():
-        """5 ms of the GPU a batch, and what the GPU had to do besides: nothing, if all is hidden."""
-        for batch in loader:
-            torch.cuda._sleep(cycles)
-            batch[0, 0, 0, 0].clone()
-
+    seeded = leat.DataLoader(data, 256, shuffle=True, drop_last=True, device="cuda", seed=1)
     cycles = int(5e-3 * clock_hz())
-    alone, busy = in_turns([lambda: [torch.cuda._sleep(cycles) for _ in range(len(loader))], work])
-    idle = max(0.0, 1 - alone / busy)
+
+    def work_on(batches):
+        """5 ms of the GPU a batch, and what the GPU had to do besides: nothing, if all is hidden."""
+
+        def run():
+            for batch in batches:
+                torch.cuda._sleep(cycles)
+                batch[0, 0, 0, 0].clone()
+
+        return run
+
+    def work_alone():
+        for _ in range(len(loader)):
+            torch.cuda._sleep(cycles)
+
+    alone, *fed = in_turns([work_alone, work_on(loader), work_on(seeded)])
+    drawn, idle = (max(0.0, 1 - alone / busy) for busy in fed)
     row("  the same with 5 ms of work a batch: GPU idle", f"{idle:.2%}", "1 %", idle < 0.01)
-    print(loader.stats())
+    print(f"  without a seed: {drawn:.2%}")
+    print(loader.stats(), seeded.stats(), sep="\n")
 
 
 class Block(torch.nn.Module):

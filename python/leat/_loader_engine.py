@@ -385,6 +385,8 @@ def _seed(loader, iterator):
     several of them it is 0, as that of torch's DistributedSampler is."""
     if loader.seed is not None:
         return loader.seed
+    if iterator._lowered.order == _core.ORDER_SEQUENTIAL and loader.on_error != "replace":
+        return 0  # nothing is drawn
     return iterator._base_seed if loader._leat_world()[1] == 1 else 0
 
 

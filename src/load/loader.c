@@ -66,11 +66,17 @@ void leat_loader_close(struct leat_loader *l)
 
 /* ---- beginning --------------------------------------------------------------------------------
  */
-static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
+
+/* The next batch is the first one after `at`. From here on the loader is of the state's order: later
+ * epochs and states follow it. Lock held, nothing flies. */
+static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
 {
-    const struct leat_loader_options *o = &l->options;
-    pthread_mutex_lock(&l->lock);
-    engine_forget_flights(l);
+    struct leat_loader_options *o = &l->options;
+    o->order = (enum leat_order)at->order;
+    o->seed = at->seed;
+    o->block = at->block;
+    o->mix = at->mix;
+    o->window = at->window;
     l->epoch = at->epoch;
     sampler_init(&l->sampler, (enum leat_order)at->order, l->source->count, at->seed, at->epoch,
                  at->block, at->mix, at->window);
@@ -82,8 +88,28 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
     int64_t first = at->position < l->end ? at->position : l->end;
     share_init(&l->share, l->end, first, o->batch_size, o->rank, o->world_size, o->drop_last);
     l->next_begin = l->next_deliver = l->next_submit = 0;
+}
+
+/* Whether `at` is where an epoch begins that follows the last one, in the same order. */
+static int follows_on(const struct leat_loader *l, const struct leat_loader_state *at)
+{
+    const struct leat_loader_options *o = &l->options;
+    uint64_t last = l->foreseen ? l->before.epoch : l->epoch;
+    return l->begun && at->epoch == last + 1 && at->position == 0 && at->spare == 0 &&
+           at->end == at->samples && at->order == o->order && at->seed == o->seed &&
+           at->block == o->block && at->mix == o->mix && at->window == o->window;
+}
+
+static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
+{
+    pthread_mutex_lock(&l->lock);
+    l->follows = follows_on(l, at);
+    if (!l->foreseen || !l->follows) {
+        engine_forget_flights(l);
+        stand_at(l, at);
+    }
     l->begun = 1;
-    l->over = l->alone = 0;
+    l->over = l->alone = l->foreseen = 0;
     atomic_store(&l->stopped, 0);
     if (!l->first_start_ns)
         l->first_start_ns = clock_now_ns();
@@ -119,21 +145,41 @@ int leat_loader_start(struct leat_loader *l, uint64_t epoch, struct leat_err *er
     return 0;
 }
 
+static struct leat_loader_state state_now(const struct leat_loader *l)
+{
+    struct leat_loader_state state = fresh_state(l, l->epoch);
+    state.position = l->begun ? share_delivered(&l->share, l->next_deliver) : 0;
+    state.spare = l->spare;
+    state.end = l->begun ? l->end : l->source->count;
+    state.skips = l->skips;
+    return state;
+}
+
 int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret_state,
                       struct leat_err *err)
 {
     if (l->options.order == LEAT_ORDER_GIVEN)
         return err_set(err, -LEAT_E_USAGE,
                        "The order is the caller's, so where it stands is the caller's to keep.");
-    struct leat_loader_state state = fresh_state(l, l->epoch);
-    state.position = l->begun ? share_delivered(&l->share, l->next_deliver) : 0;
+    *ret_state = l->foreseen ? l->before : state_now(l);
     if (l->over)
-        state.position = l->source->count;
-    state.spare = l->spare;
-    state.end = l->begun ? l->end : l->source->count;
-    state.skips = l->skips;
-    *ret_state = state;
+        ret_state->position = l->source->count;
     return 0;
+}
+
+/* The consumer has the last batch of an epoch, and the one before it was followed by this: the first
+ * batches of the one after it are made while that batch is in use. What was lent may be written to
+ * between two epochs. Lock held. */
+static void foresee(struct leat_loader *l)
+{
+    if (!l->follows || l->foreseen || l->flying || engine_has_more(l) || l->source->lent ||
+        l->options.order == LEAT_ORDER_GIVEN)
+        return;
+    struct leat_loader_state after = fresh_state(l, l->epoch + 1);
+    l->before = state_now(l);
+    l->foreseen = 1;
+    stand_at(l, &after);
+    engine_begin_flights(l);
 }
 
 /* Whether this loader may go on for the one that saved. Shares of another shape end elsewhere, and
@@ -180,12 +226,6 @@ int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *st
     if (failed < 0)
         return failed;
     engine_enter(l);
-    /* From here on the loader is of the state's order: later epochs and states follow it. */
-    l->options.order = (enum leat_order)state->order;
-    l->options.seed = state->seed;
-    l->options.block = state->block;
-    l->options.mix = state->mix;
-    l->options.window = state->window;
     begin_at(l, state);
     return 0;
 }
@@ -266,6 +306,8 @@ static int await_flight(struct leat_loader *l, const struct patience *p, struct 
     for (;;) {
         if (atomic_load(&l->stopped))
             return err_set(err, -ECANCELED, "The loader was stopped.");
+        if (l->foreseen) /* what flies is not of this epoch */
+            return 0;
         engine_begin_flights(l);
         struct slot *slot = l->flights;
         int failed = 0;
@@ -447,6 +489,8 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
         engine_pace(l);
     else if (!got)
         engine_pace_pause(l);
+    if (got >= 0)
+        foresee(l);
     report_stages(l);
     pthread_mutex_unlock(&l->lock);
     return got;

@@ -61,6 +61,7 @@ struct leat_source {
     char text[256];
     char decode[128]; /* what leat_source_decode() gives; "": nothing is decoded */
     double sample_ns; /* guess of what one sample costs to read: sizes the pieces of work */
+    int lent;         /* its rows are the caller's memory, who may write to it */
     int64_t window;   /* samples of LEAT_ORDER_WINDOW that are read best together; 0: any */
 };
 

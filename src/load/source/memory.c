@@ -76,6 +76,7 @@ int leat_source_memory(const struct leat_array *arrays, uint32_t count,
     snprintf(m->base.text, sizeof m->base.text, "memory: %lld samples of ",
              (long long)m->base.count);
     source_add_fields_text(&m->base);
+    m->base.lent = 1;
     m->release = release;
     m->owner = owner;
     *ret_source = &m->base;

@@ -309,6 +309,7 @@ int leat_source_packed(struct leat_source *source, const struct leat_packed *ask
         return err_set(err, -ENOMEM, "No memory for a source of packed rows.");
     p->inner = leat_source_ref(source);
     p->asked = *asked;
+    p->base.lent = source->lent;
     p->documents = source->count;
     p->widen = widen_find(source->field[0].dtype, LEAT_INT64);
     permutation_init(&p->order, (uint64_t)p->documents, random_at(asked->seed, 0, 0));

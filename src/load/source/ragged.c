@@ -158,6 +158,7 @@ int leat_source_ragged(const struct leat_ragged *fields, uint32_t count, int64_t
     snprintf(r->base.text, sizeof r->base.text, "ragged: %lld samples of ",
              (long long)r->base.count);
     source_add_fields_text(&r->base);
+    r->base.lent = 1;
     r->release = release;
     r->owner = owner;
     *ret_source = &r->base;

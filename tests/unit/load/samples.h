@@ -78,6 +78,7 @@ struct faulty_source {
     int (*bad)(int64_t index);
     atomic_int slow_us; /* a test changes it while threads read */
     int condemn;        /* read() itself fails where a sample is bad */
+    atomic_int reads;   /* samples so far */
 };
 
 static inline int faulty_read(struct leat_source *source, const struct source_request *request,
@@ -86,6 +87,7 @@ static inline int faulty_read(struct leat_source *source, const struct source_re
     struct faulty_source *f = (struct faulty_source *)source;
     for (size_t i = 0; i < request->count; i++) {
         int64_t index = request->indices[i];
+        atomic_fetch_add(&f->reads, 1);
         if (f->slow_us)
             usleep((unsigned)atomic_load(&f->slow_us));
         if (!f->bad || !f->bad(index)) {
