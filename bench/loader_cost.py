@@ -48,7 +48,7 @@ WORKLOADS = {
     "numpy and torch, no workers": ("array", 1, 16, 1),
     "numpy and torch, 2 workers": ("array", 1, 16, 16, "num_workers=2"),
     "tensors one by one, no workers": ("tensors", 0, 4096, 1),
-    "tensors one by one, 2 workers": ("tensors", 0, 4096, 4, "num_workers=2", KEEP),
+    "tensors one by one, 2 workers": ("tensors", 0, 4096, 16, "num_workers=2", KEEP),
     "sleeping samples, no workers": ("sleep", 2, 8, 1),
     "sleeping samples, 2 workers": ("sleep", 2, 8, 8, "num_workers=2"),
 }

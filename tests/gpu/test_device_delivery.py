@@ -82,6 +82,30 @@ def test_structures_and_orders():
     assert sorted(seen.tolist()) == list(range(100, 200))
 
 
+def test_epochs_that_follow_each_other():
+    """The next one is begun while the last batches of this one are in use, on whatever stream."""
+    x = rows(2_000)
+    on_gpu, side = x.cuda(), torch.cuda.Stream()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.npy")
+        numpy.save(path, x.numpy())
+        loader = leat.DataLoader(leat_data.Npy(path), 128, shuffle=True, seed=3, device="cuda")
+        wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+        for epoch in (0, 1, 2, 3, 4, 9, 10, 11, 5):  # twice another than is expected
+            loader.set_epoch(epoch)
+            for batch, indices in zip(loader, order_of(loader, epoch)):
+                rows_there = indices.cuda()
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    busy(500_000)
+                    wrong += (batch != on_gpu[rows_there]).sum()
+                rows_there.record_stream(side)
+                del batch
+            assert loader.state_dict()["epoch"] == epoch + 1
+        torch.cuda.synchronize()
+        assert int(wrong) == 0
+
+
 def test_ten_thousand_batches_under_stress():
     """Kept tensors, many streams nobody is told of, views, early deletion, random waits."""
     stress(None)
