@@ -58,7 +58,7 @@ static void must_be(struct leat_loader *l, uint64_t epoch, uint64_t seed)
     assert_memory_equal(got, expected, sizeof got);
 }
 
-/* Whether so many samples are read without anybody asking; a second is for busy machines. */
+/* Whether so many samples are read without anybody asking; ten seconds are for busy machines. */
 static int comes_to(struct faulty_source *source, int reads)
 {
     for (int i = 0; i < 10000 && atomic_load(&source->reads) < reads; i++)
