@@ -413,10 +413,10 @@ int leat_loader_new(struct leat_source *source, const struct leat_loader_options
 /* Ends the threads and frees all but the slots of batches that are still held. Takes NULL. */
 void leat_loader_close(struct leat_loader *loader);
 
-/* Begins an epoch at its first batch; what was made of another one is forgotten. Where epochs follow
- * each other in the same order (1 after 0, say), the first batches of the next one are made as soon
- * as the last batch of this one was delivered; not of arrays in the caller's memory, who may write to
- * them between two epochs. */
+/* Begins an epoch at its first batch; what was made of another one is forgotten. Where epochs
+ * follow each other in the same order (1 after 0, say), the first batches of the next one are made
+ * as soon as the last batch of this one was delivered; not of arrays in the caller's memory, who
+ * may write to them between two epochs. */
 int leat_loader_start(struct leat_loader *loader, uint64_t epoch, struct leat_err *err);
 
 /* GIVEN only: the indices of the batch after those already submitted; copied. 1 when taken; 0 when

@@ -27,9 +27,9 @@
  * Those that are too many are put aside at the end of the list: what few slots hold is still in the
  * caches when it is copied.
  *
- * From one epoch to the next. When the last batch of an epoch is delivered, nothing flies. If epochs
- * have followed each other so far, the first batches of the next one are begun right then, and
- * start() finds them made; if it is asked for something else, it forgets them.
+ * From one epoch to the next. When the last batch of an epoch is delivered, nothing flies. If
+ * epochs have followed each other so far, the first batches of the next one are begun right then,
+ * and start() finds them made; if it is asked for something else, it forgets them.
  *
  * One lock for everything: it is taken twice for each piece, and once for each next() and unref().
  */
@@ -103,10 +103,10 @@ struct leat_loader {
     /* Written by the consumer's calls alone, under the lock and while no piece is claimed where
      * threads read it too (epoch, sampler, given). */
     uint64_t epoch;
-    int begun;          /* an epoch was started or resumed */
-    int over;           /* next() has said so */
-    int follows;        /* it is the one after the last, in the same order */
-    int foreseen;       /* all of it was delivered: what flies is of the one after it */
+    int begun;    /* an epoch was started or resumed */
+    int over;     /* next() has said so */
+    int follows;  /* it is the one after the last, in the same order */
+    int foreseen; /* all of it was delivered: what flies is of the one after it */
     struct leat_loader_state before; /* foreseen: where the loader stands until that is started */
     int alone;          /* one flight at a time: the first one needs all the room there is */
     int64_t alone_held; /* `held` when that one was begun */

@@ -67,8 +67,8 @@ void leat_loader_close(struct leat_loader *l)
 /* ---- beginning --------------------------------------------------------------------------------
  */
 
-/* The next batch is the first one after `at`. From here on the loader is of the state's order: later
- * epochs and states follow it. Lock held, nothing flies. */
+/* The next batch is the first one after `at`. From here on the loader is of the state's order:
+ * later epochs and states follow it. Lock held, nothing flies. */
 static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
 {
     struct leat_loader_options *o = &l->options;
@@ -167,9 +167,9 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
     return 0;
 }
 
-/* The consumer has the last batch of an epoch, and the one before it was followed by this: the first
- * batches of the one after it are made while that batch is in use. What was lent may be written to
- * between two epochs. Lock held. */
+/* The consumer has the last batch of an epoch, and the one before it was followed by this: the
+ * first batches of the one after it are made while that batch is in use. What was lent may be
+ * written to between two epochs. Lock held. */
 static void foresee(struct leat_loader *l)
 {
     if (!l->follows || l->foreseen || l->flying || engine_has_more(l) || l->source->lent ||
