@@ -34,11 +34,12 @@ struct finding {
     double from_ms, to_ms; /* the interval it speaks of */
     double share;          /* of kept step time it would give back; 0 when it is not about time */
     double predicted_gain; /* ratio: new throughput / old - 1; NaN when not predicted */
-    double predicted_ms;   /* a step with `setting`; NaN when not predicted */
-    char *setting;         /* the change predicted: "num_workers=4,persistent_workers=True" */
-    double confidence;     /* 0..1 */
-    int stops_run;         /* memory, OOM, throttling that stopped or slowed the run */
-    int remark;            /* nothing that the user could change: never the verdict */
+    int at_most;         /* predicted_gain: what comes of it if the matter costs nothing any more */
+    double predicted_ms; /* a step with `setting`; NaN when not predicted */
+    char *setting;       /* the change predicted: "num_workers=4,persistent_workers=True" */
+    double confidence;   /* 0..1 */
+    int stops_run;       /* memory, OOM, throttling that stopped or slowed the run */
+    int remark;          /* nothing that the user could change: never the verdict */
     struct evidence *evidence;
     size_t evidence_count;
     struct place *where;

@@ -77,4 +77,5 @@ void rule_launch(const struct facts *facts, struct findings *found)
     finding_prove(f, "GPU idle in compute", gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
                   (long long)r->pid);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - gpu.idle));
+    f->at_most = 1;
 }

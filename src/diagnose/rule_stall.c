@@ -300,6 +300,7 @@ static void tell(const struct facts *facts, struct stalls *s, struct findings *f
     if (!machine) {
         f->share = s->excess_ms / r->kept_ms;
         f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s->excess_ms);
+        f->at_most = 1;
     }
     describe(facts, s, f, machine);
     if (machine)

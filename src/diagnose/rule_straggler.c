@@ -312,6 +312,7 @@ static void judge(const struct crew *c, size_t rank, struct findings *found)
         found->failed = 1;
     describe(c, rank, &l, f);
     f->predicted_gain = gain_without(c, rank, &l);
+    f->at_most = 1;
 }
 
 void rule_straggler(const struct facts *facts, struct findings *found)

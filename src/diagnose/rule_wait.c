@@ -211,4 +211,5 @@ void rule_wait(const struct facts *facts, struct findings *found)
     else
         name_other(f, facts, r, unnamed_ms);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - share));
+    f->at_most = 1;
 }

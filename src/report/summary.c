@@ -120,11 +120,11 @@ static json_t *run_part(const struct facts *facts)
 
 static json_t *verdict_part(const struct finding *f)
 {
-    return json_pack("{ss ss ss so so so so}", "kind", f->kind, "label", f->label, "severity",
+    return json_pack("{ss ss ss so so so sb so}", "kind", f->kind, "label", f->label, "severity",
                      severity_text(f->severity), "summary", summary_text(f->summary), "action",
                      summary_text(f->action), "predicted_gain",
-                     json_number_or_null(f->predicted_gain), "alternative",
-                     summary_text(f->alternative));
+                     json_number_or_null(f->predicted_gain), "predicted_at_most", f->at_most,
+                     "alternative", summary_text(f->alternative));
 }
 
 static json_t *evidence_part(const struct finding *f)
@@ -176,13 +176,13 @@ static json_t *finding_part(const struct finding *f)
     json_t *interval = json_pack("{so so}", "from", json_number_or_null(f->from_ms), "to",
                                  json_number_or_null(f->to_ms));
     return json_pack(
-        "{ss ss ss ss so so so so so so so so so so so so}", "kind", f->kind, "label", f->label,
+        "{ss ss ss ss so so so so so so so so so so sb so so}", "kind", f->kind, "label", f->label,
         "severity", severity_text(f->severity), "section", section_text(f->section), "scope", scope,
         "interval", interval, "cause", summary_text(f->cause), "summary", summary_text(f->summary),
         "where", where_part(f), "evidence", evidence_part(f), "action", summary_text(f->action),
         "alternative", summary_text(f->alternative), "share", json_number_or_null(f->share),
-        "predicted_gain", json_number_or_null(f->predicted_gain), "predicted", predicted_part(f),
-        "confidence", json_number_or_null(f->confidence));
+        "predicted_gain", json_number_or_null(f->predicted_gain), "predicted_at_most", f->at_most,
+        "predicted", predicted_part(f), "confidence", json_number_or_null(f->confidence));
 }
 
 static json_t *findings_part(const struct findings *findings)

@@ -71,11 +71,9 @@ static void put_verdict(const json_t *summary, int colour, struct str *out)
     str_add(&next, json_find_text(summary, "verdict.action", "Nothing needs to change."));
     double gain = json_find_number(summary, "verdict.predicted_gain", NAN);
     char cell[LAYOUT_CELL];
-    /* A change of the code is predicted as if what it is about cost nothing. */
-    const char *setting = json_find_text(json_array_get(json_object_get(summary, "findings"), 0),
-                                         "predicted.setting", "=");
+    int at_most = json_is_true(json_find(summary, "verdict.predicted_at_most"));
     if (gain > 0)
-        str_addf(&next, " Predicted: %s%s throughput.", strchr(setting, '=') ? "" : "up to ",
+        str_addf(&next, " Predicted: %s%s throughput.", at_most ? "up to " : "",
                  layout_change(gain, cell));
     const char *alternative = json_find_text(summary, "verdict.alternative", NULL);
     if (alternative)

@@ -1,4 +1,5 @@
 -- Two workers with cores to spare, but a collate_fn that outweighs all samples of the batch.
+-- gains: up to 53 %
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- says: train.py:40
 -- says: 30.00 ms

@@ -1,4 +1,5 @@
 -- A Python loop in the forward: the GPU stands idle for a quarter of the time.
+-- gains: up to 33 %
 -- expect: LAUNCH-BOUND critical
 -- says: most of it in the forward
 -- says: 3.00 ms a step

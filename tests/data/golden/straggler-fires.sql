@@ -1,4 +1,5 @@
 -- Rank 0 reads slowly; rank 1 waits for it in the backward, where DDP reduces.
+-- gains: up to 991 %
 -- expect: INPUT STRAGGLER critical NO_OVERLAP rank=0 node=n0
 -- never: INPUT-BOUND
 -- says: r0 input was slower than median global rank (254.5/3.8ms)

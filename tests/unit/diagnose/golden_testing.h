@@ -10,7 +10,7 @@
  *     -- or: TEXT                                  in its alternative; without this it has none
  *     -- at: FILE:LINE                             the first place of the verdict
  *     -- predicts: SETTING                         the change that the verdict's gain is for
- *     -- gains: N %                                 that gain
+ *     -- gains: [up to ]N %                         that gain
  */
 #ifndef LEAT_TESTS_GOLDEN_TESTING_H
 #define LEAT_TESTS_GOLDEN_TESTING_H

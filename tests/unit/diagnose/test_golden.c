@@ -115,7 +115,7 @@ static void check_gain(const char *text, const struct finding *f, const char *na
 {
     struct str gain = {0};
     if (f->predicted_gain > 0)
-        str_addf(&gain, "%.0f %%", 100 * f->predicted_gain);
+        str_addf(&gain, "%s%.0f %%", f->at_most ? "up to " : "", 100 * f->predicted_gain);
     check_value(text, "gains", str_text(&gain), name);
     str_done(&gain);
 }
