@@ -31,6 +31,7 @@ import tempfile
 import time
 
 import report_time
+from pairs import quartiles
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKLOADS = os.path.join(ROOT, "bench", "workloads")
@@ -232,11 +233,6 @@ def middle_of(values):
     values = sorted(values)
     cut = len(values) // 4
     return statistics.mean(values[cut : len(values) - cut])
-
-
-def quartiles(values):
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return low, high
 
 
 def traceml_python(build):

@@ -1,11 +1,12 @@
 """A loop over a DataLoader and nothing else, as many batches a second as it gives: with leat and without it.
 
-    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS [SETTING ...]
+    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS KNOWN [SETTING ...]
 
 Runs freely for WARM seconds under leat, and for FREE_S more, over which the CPU time is taken of all that
 leat does beside the training: its own process, and its threads in this one and in the workers.
 
-Then leat is stopped, and for SECONDS loaders come in pairs: two with the same settings, one made and used
+Then leat is stopped, and loaders come in pairs until what leat takes is KNOWN, as pairs.py tells, or SECONDS are
+over: two with the same settings, one made and used
 while leat's hooks are in this process, the other while they are not (unhooked.py). They take turns in blocks
 of BLOCK batches, at a depth of the stack that chance has chosen for both: one, the other, the other and the
 one, because who comes second finds the same data in the caches. The workers of the one whose turn it is not
@@ -34,8 +35,12 @@ from datasets import make_dataset
 from torch.utils.data import DataLoader
 from unhooked import Hooks
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from pairs import half_width, lost_of  # noqa: E402
+
 FREE_S = 10
 PAIR_S = 1.5  # of blocks
+LEAST_PAIRS = 40  # of fewer the spread itself is a guess
 DEEPEST = 24
 
 
@@ -135,7 +140,11 @@ def measure_pair(hooks, make_loader, block):
     return blocks
 
 
-def measure(hooks, leat, make_loader, block, warm, seconds):
+def is_known(pairs, known):
+    return len(pairs) >= LEAST_PAIRS and half_width(lost_of(pairs)) <= known
+
+
+def measure(hooks, leat, make_loader, block, warm, seconds, known):
     side = Side(hooks, True, make_loader)
     run_freely(side, warm)
     before = beside_ns(leat, side)
@@ -147,7 +156,7 @@ def measure(hooks, leat, make_loader, block, warm, seconds):
     if "num_workers" not in make_loader.keywords:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
     pairs, end = [], time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not is_known(pairs, known):
         os.kill(leat, signal.SIGSTOP)
         pairs.append(measure_pair(hooks, make_loader, block))
         os.kill(leat, signal.SIGCONT)
@@ -156,10 +165,11 @@ def measure(hooks, leat, make_loader, block, warm, seconds):
 
 
 def main():
-    path, kind, cost, batch, block, warm, seconds, *settings = sys.argv[1:]
+    path, kind, cost, batch, block, warm, seconds, known, *settings = sys.argv[1:]
     words = (text.split("=", 1) for text in settings)
     settings = {name: ast.literal_eval(value) for name, value in words}
     batch, block = int(batch), int(block)
+    warm, seconds, known = float(warm), float(seconds), float(known)
     torch.manual_seed(1)
     torch.set_num_threads(1)
     length = 100 * batch if kind == "tensors" else 1000000 * batch
@@ -170,7 +180,7 @@ def main():
     hooks = Hooks()
     make_loader = functools.partial(DataLoader, dataset, batch_size=batch, **settings)
     try:
-        result = measure(hooks, leat, make_loader, block, float(warm), float(seconds))
+        result = measure(hooks, leat, make_loader, block, warm, seconds, known)
     finally:
         hooks.put(True)
         os.kill(leat, signal.SIGCONT)
