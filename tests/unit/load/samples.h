@@ -124,6 +124,15 @@ static inline struct leat_loader *load(struct leat_source *source,
     return loader;
 }
 
+/* For tests that fork while threads are at work: a sanitizer allows the child none, or leaves it
+ * the locks of its allocator as another thread had them. */
+static inline void skip_with_sanitizers(void)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    skip();
+#endif
+}
+
 /* The next batch; NULL at the end of the epoch; a failure fails the test. */
 static inline struct leat_batch *next(struct leat_loader *loader)
 {

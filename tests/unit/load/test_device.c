@@ -172,9 +172,7 @@ static void a_capture_is_left_alone(void **state)
 
 static void a_child_touches_nothing(void **state)
 {
-#if defined(__SANITIZE_THREAD__)
-    skip(); /* it does not live through a fork */
-#endif
+    skip_with_sanitizers();
     struct leat_source *source = numbered(N);
     struct leat_loader *l = loader_there(source, 0, 2);
     gpu->consumers_done = 1;

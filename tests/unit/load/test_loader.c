@@ -5,12 +5,6 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#else
-#define UNDER_TSAN 0
-#endif
-
 static void an_epoch_is_the_data(void **state)
 {
     enum { N = 4099 };
@@ -494,8 +488,7 @@ static void children_go_on_or_drop(void **state)
 {
     static int (*const children[])(struct leat_loader *, struct leat_batch *,
                                    int) = {child_goes_on, child_drops, child_leaves};
-    if (UNDER_TSAN) /* it does not allow threads after the fork of a process with threads */
-        skip();
+    skip_with_sanitizers();
     struct leat_source *source = numbered(10000);
     for (int round = 0; round < 30; round++) {
         struct leat_loader *l = load(

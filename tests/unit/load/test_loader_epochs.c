@@ -230,9 +230,7 @@ static void bad_samples_count_in_their_own_epoch(void **state)
 
 static void a_child_goes_on_where_its_parent_foresaw(void **state)
 {
-#if defined(__SANITIZE_THREAD__) /* it does not allow threads after such a fork */
-    skip();
-#endif
+    skip_with_sanitizers();
     struct faulty_source *source = faulty(N, NULL);
     struct leat_loader *l = after_two(source, plainly());
     int status;

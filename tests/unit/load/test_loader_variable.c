@@ -12,12 +12,6 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#else
-#define UNDER_TSAN 0
-#endif
-
 enum { N = 1009, BATCH = 32 };
 
 struct worded_source {
@@ -792,8 +786,7 @@ static void single_samples(void **state)
  */
 static void a_child_goes_on(void **state)
 {
-    if (UNDER_TSAN) /* it does not allow threads after the fork of a process with threads */
-        skip();
+    skip_with_sanitizers();
     struct worded_source *w = worded(N, NULL);
     struct leat_loader *l = load(&w->base, asked(&layouts[3], 3));
     struct leat_batch *batch, *kept;
@@ -824,8 +817,7 @@ static void a_child_goes_on(void **state)
  * needs one too, for a sample larger than all that was read before. */
 static void a_child_does_not_wait_for_the_parents_threads(void **state)
 {
-    if (UNDER_TSAN) /* it does not allow threads after the fork of a process with threads */
-        skip();
+    skip_with_sanitizers();
     struct worded_source *w = worded(N, NULL);
     w->huge = N - 1;
     w->huge_bytes = 1 << 20;
