@@ -58,11 +58,11 @@ WORKLOADS = {
 }
 
 
-def measure(bench, name, seconds, warm, known):
+def measure(bench, name, seconds, warm):
     """Batches a second without leat, CPU share of what is beside, and what each pair lost."""
     path = os.path.join(bench.folder, "result.json")
     kind, cost, batch, block, *settings = (str(value) for value in WORKLOADS[name])
-    arguments = (path, kind, cost, batch, block, *map(str, (warm, seconds, known)), *settings)
+    arguments = (path, kind, cost, batch, block, *map(str, (warm, seconds, KNOWN)), *settings)
     bench.run("leat", [os.path.join(SCRIPTS, "loader_turns.py"), *arguments])
     with open(path) as f:
         got = json.load(f)
@@ -115,7 +115,7 @@ def main():
             seconds = max(LEAST_S, end - time.monotonic() - arguments.warm - later)
             turns = f"in turns for at most {seconds:.0f} s"
             show_progress(f"{name}: {arguments.warm:g} s freely, then {turns}")
-            figures = measure(bench, name, seconds, arguments.warm, KNOWN)
+            figures = measure(bench, name, seconds, arguments.warm)
             show_progress("")
             report(name, *figures, bars)
     return 0 if bars.show() else 1

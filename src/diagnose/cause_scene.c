@@ -374,8 +374,7 @@ static void say_prediction(const struct scene *s, struct finding *f, double step
         step_ms = device_ms;
     vsnprintf(setting, sizeof setting, setting_fmt, args);
     f->predicted_gain = gain_of(s->wall_ms, step_ms);
-    f->at_most =
-        !strchr(setting, '='); /* a change of the code is played as if its line cost nothing */
+    f->at_most = !strchr(setting_fmt, '='); /* code is played as if what is changed cost nothing */
     if (!isnan(f->predicted_gain))
         finding_predict(f, setting, step_ms);
 }
