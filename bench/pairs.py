@@ -1,4 +1,4 @@
-"""What pairs of neighbouring blocks tell: how much one side loses, and how well that is known."""
+"""What pairs of neighbouring blocks tell: how much one side loses, how well that is known, and what it proves."""
 
 import statistics
 
@@ -17,3 +17,15 @@ def half_width(values):
     """Half of the 95 % interval of their median."""
     low, high = quartiles(values)
     return 1.57 * (high - low) / len(values) ** 0.5
+
+
+LEAST_VALUES = 40  # of fewer the spread itself is a guess
+KNOWN = 0.005
+WELL_KNOWN = 0.002  # nobody needs it better
+
+
+def decided(values, bar):
+    """Whether their median is known, and is on one side of the bar for certain."""
+    if len(values) < LEAST_VALUES or (give := half_width(values)) > KNOWN:
+        return False
+    return give <= WELL_KNOWN or abs(bar - statistics.median(values)) >= give

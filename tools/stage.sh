@@ -2,7 +2,8 @@
 # stage.sh: one line a stage. Sourced by the other tools; moves to the root of the tree.
 #
 # A stage's output goes to a log, which is shown only when the stage fails, so that a good run is a
-# handful of lines and a bad one ends with its reason.
+# handful of lines and a bad one ends with its reason. build/logs/failed names the logs of those that
+# failed.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -42,6 +43,7 @@ stage() {
     printf '  %-34s FAILED (%d) %d s\n' "$name" "$status" $((SECONDS - start))
     tail -n "${LEAT_LOG_LINES:-60}" "$log" | sed 's/^/    | /'
     printf '    the whole log: %s\n' "$log"
+    printf '%s\n' "$log" >>build/logs/failed
     failures=$((failures + 1))
     [ "$keep_going" -eq 1 ] || return "$status"
 }

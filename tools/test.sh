@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test.sh: every test, one stage after the other; a stage that fails does not keep the others from
-# running. Ends with a table, and fails when any stage did.
+# running. Ends with a table and the last lines of what failed, and fails when any stage did.
 #
 #     tools/test.sh                 all stages
 #     tools/test.sh python cli      only these
@@ -34,6 +34,8 @@ run_stage() {
 
 failed=0
 table=()
+mkdir -p build/logs
+: >build/logs/failed
 for name; do
     start=$SECONDS
     # Not in a condition, where bash would switch -e off inside the function: in a shell of its own.
@@ -60,6 +62,10 @@ echo 'Summary'
 printf '%s\n' "${table[@]}"
 if [ "$failed" -gt 0 ] || [ ${#table[@]} -lt $# ]; then
     printf '\n%d of %d stages failed, %d did not run.\n' "$failed" $# $(($# - ${#table[@]}))
+    while read -r log; do
+        printf '\n%s ends with\n' "$log"
+        tail -n 8 "$log" | cut -c 1-160 | sed 's/^/  | /'
+    done <build/logs/failed
     exit 1
 fi
 printf '\nAll %d stages passed in %d s.\n' $# "$SECONDS"

@@ -1,20 +1,22 @@
 """A loop over a DataLoader and nothing else, as many batches a second as it gives: with leat and without it.
 
-    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS KNOWN [SETTING ...]
+    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS BAR [SETTING ...]
 
-Runs freely for WARM seconds under leat, and for FREE_S more, over which the CPU time is taken of all that
-leat does beside the training: its own process, and its threads in this one and in the workers.
+Runs freely for WARM seconds under leat, and for FREE_S more, over which the batches are counted and the CPU
+time is taken of all that leat does beside the training: its own process, and its threads in this one and in the
+workers.
 
-Then leat is stopped, and loaders come in pairs until what leat takes is KNOWN, as pairs.py tells, or SECONDS are
-over: two with the same settings, one made and used
-while leat's hooks are in this process, the other while they are not (unhooked.py). They take turns in blocks
-of BLOCK batches, at a depth of the stack that chance has chosen for both: one, the other, the other and the
-one, because who comes second finds the same data in the caches. The workers of the one whose turn it is not
-are stopped. What workers had ready when a block began is taken before the clock starts, and one
-batch more of each.
+Then leat is stopped, and one loader is made after the other until it is decided (pairs.py) whether leat takes at most
+BAR, a share, or SECONDS are over. Who makes the batches, this process or each worker by itself, takes leat's hooks
+out and puts them back (unhooked.py) by turns of BLOCK batches: one, the other, the other and the one. It lies at a
+depth of the stack that chance has chosen. So nothing differs between the two but leat. Two loaders, of which one
+knows nothing of it, differ by a twentieth, by how their workers lie in memory and on the cores; and when batches
+arrive here does not tell how long each of them took.
 
-Writes {beside: CPU seconds a second, pairs: [[[ns of two blocks without hooks, ns with them], ...], ...]}
-to RESULT.
+With workers this process takes its own hooks out and puts them back as well, and tells by its CPU time what they cost.
+
+Writes to RESULT {batch_ns: of a batch, beside: share of the cores that work for leat beside the makers of batches,
+lost: [share of its rate that each maker lost]}.
 """
 
 import ast
@@ -27,20 +29,21 @@ import os
 import pathlib
 import random
 import signal
+import statistics
 import sys
+import tempfile
 import time
 
 import torch
 from datasets import make_dataset
 from torch.utils.data import DataLoader
-from unhooked import Hooks
+from unhooked import FetcherHooks, Hooks
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
-from pairs import half_width, lost_of  # noqa: E402
+from pairs import decided, lost_of  # noqa: E402
 
 FREE_S = 10
-PAIR_S = 1.5  # of blocks
-LEAST_PAIRS = 40  # of fewer the spread itself is a guess
+LOADER_S = 1.5  # of blocks
 DEEPEST = 24
 
 
@@ -53,137 +56,143 @@ def sampler_ns(pid):
     return 0
 
 
-def beside_ns(leat, side):
+def beside_ns(leat, pids):
     own = int(pathlib.Path(f"/proc/{leat}/schedstat").read_text().split()[0])
-    return own + sum(sampler_ns(pid) for pid in (os.getpid(), *side.workers()))
+    return own + sum(sampler_ns(pid) for pid in pids)
 
 
-class Side:
-    """A loader with leat's hooks, or without them."""
-
-    iterator = None
-
-    def __init__(self, hooks, there, make_loader):
-        self.hooks, self.there = hooks, there
-        self.begin()
-        self.loader = make_loader()
-        self.batches = self.endless()
-        next(self.batches)
-        self.end()
-
-    def endless(self):
-        while True:
-            self.iterator = iter(self.loader)
-            yield from self.iterator
-
-    def workers(self):
-        return [
-            worker.pid for worker in getattr(self.iterator, "_workers", ()) if worker.is_alive()
-        ]
-
-    def begin(self):
-        self.hooks.put(self.there)
-        for pid in self.workers():
-            os.kill(pid, signal.SIGCONT)
-
-    def end(self):
-        for pid in self.workers():
-            os.kill(pid, signal.SIGSTOP)
-
-    def take(self, count):
-        for _ in itertools.islice(self.batches, count):
-            pass
-
-    def block(self, count):
-        """ns of so many batches."""
-        self.begin()
-        self.take(1 + self.loader.num_workers * (1 + (self.loader.prefetch_factor or 0)))
-        before = time.perf_counter_ns()
-        self.take(count)
-        took = time.perf_counter_ns() - before
-        self.end()
-        return took
-
-    def close(self):
-        self.begin()
-        self.batches.close()
-        self.iterator = self.loader = None  # its workers end with it
+def take_turns(parts, block, clock, blocks):
+    """To be advanced before each batch: puts leat's hooks in and out, and adds to blocks. Of each turn the first
+    batch is not counted."""
+    while True:
+        got, first = [0, 0], random.random() < 0.5
+        for there in (first, not first, not first, first):
+            for part in parts:
+                part.put(there)
+            yield
+            began = clock()
+            for _ in range(block):
+                yield
+            got[there] += clock() - began
+        blocks.append(got)
 
 
-def run_freely(side, seconds):
-    """Seconds that it took."""
-    begin = time.monotonic()
-    side.begin()
-    while time.monotonic() - begin < seconds:
-        side.take(1)
-    return time.monotonic() - begin
+def worker_takes_turns(folder, block, number):
+    """Before its loop, which asks the queue for indices before each batch, and is given None at the end."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[number % len(cores)]})  # no two cores are alike
+    loop = sys._getframe()
+    while loop.f_code.co_name != "_worker_loop":
+        loop = loop.f_back
+    queue = loop.f_locals["index_queue"]
+    queue_get, blocks, turns = queue.get, [], None
+
+    def get(*args, **kwargs):
+        nonlocal turns
+        got = queue_get(*args, **kwargs)
+        if got is None:
+            (folder / str(os.getpid())).write_text(json.dumps(blocks))
+        elif turns:
+            next(turns)
+        else:  # by now there is a fetcher
+            given = loop.f_locals
+            parts = Hooks(), FetcherHooks(given["fetcher"], given["collate_fn"])
+            turns = take_turns(parts, block, time.perf_counter_ns, blocks)
+        return got
+
+    queue.get = get
+
+
+class Measure:
+    def __init__(self, leat, make_loader, block):
+        self.leat, self.make_loader, self.block = leat, make_loader, block
+        self.workers = make_loader.keywords.get("num_workers", 0)
+        self.hooks = Hooks()
+        self.makers, self.taker = [], []  # blocks of each that makes batches; of who takes them
+
+    def freely(self, warm):
+        loader = self.make_loader(persistent_workers=self.workers > 0)
+        batches = itertools.chain.from_iterable(itertools.repeat(loader))
+        next(batches)
+        pids = [os.getpid(), *(worker.pid for worker in getattr(loader._iterator, "_workers", ()))]
+        for seconds in (warm, FREE_S):
+            before, begin, count = beside_ns(self.leat, pids), time.monotonic(), 0
+            while time.monotonic() - begin < seconds:
+                next(batches)
+                count += 1
+        took = 1e9 * (time.monotonic() - begin)
+        self.batch_ns, self.free = took / count, (beside_ns(self.leat, pids) - before) / took
+
+    def beside(self):
+        """As if no core were free for it: as a part of one, or of as many as there are workers."""
+        added = [(with_ - without) / (2 * self.block) for without, with_ in self.taker]
+        taker = statistics.median(added) / self.batch_ns if added else 0
+        return (self.free + taker) / max(self.workers, 1)
+
+    def lost(self):
+        return lost_of(blocks for blocks in self.makers if blocks)
+
+    def take(self, batches, parts, clock, blocks):
+        end = time.monotonic() + LOADER_S
+        for _ in zip(take_turns(parts, self.block, clock, blocks), batches):
+            if time.monotonic() > end:
+                break
+        self.hooks.put(True)
+
+    def one_loader(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            begin = functools.partial(worker_takes_turns, folder, self.block)
+            loader = self.make_loader(worker_init_fn=begin)
+            batches = iter(loader)
+            if self.workers:
+                self.take(batches, [self.hooks], time.thread_time_ns, self.taker)
+                del batches  # and the workers end
+                self.makers += [json.loads(path.read_text()) for path in folder.iterdir()]
+            else:
+                parts = self.hooks, FetcherHooks(batches._dataset_fetcher, loader.collate_fn)
+                self.makers.append([])
+                self.take(batches, parts, time.perf_counter_ns, self.makers[-1])
+
+    def turns(self, seconds, bar):
+        gc.collect()
+        gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
+        if not self.workers:
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not decided(self.lost(), bar - self.beside()):
+            os.kill(self.leat, signal.SIGSTOP)
+            deeper(random.randrange(DEEPEST), self.one_loader)
+            os.kill(self.leat, signal.SIGCONT)
+            time.sleep(0.2)  # it takes what was recorded
 
 
 def deeper(depth, call):
     """The hooks' own frames move what they call along the stack, and where that lies decides what of it
-    is in the way of what else. So it lies in many places, each of which is both sides'."""
+    is in the way of what else. So it lies in many places, and workers begin where they were made."""
     return call() if depth == 0 else next(map(deeper, [depth - 1], [call]))
 
 
-def measure_pair(hooks, make_loader, block):
-    sides = [Side(hooks, there, make_loader) for there in (False, True)]
-    blocks = []
-    end = time.monotonic() + PAIR_S
-    while time.monotonic() < end or not blocks:
-        got, depth = [0, 0], random.randrange(DEEPEST)
-        one, other = random.sample(sides, 2)
-        for side in (one, other, other, one):
-            got[side.there] += deeper(depth, lambda side=side: side.block(block))
-        blocks.append(got)
-    for side in sides:
-        side.close()
-    return blocks
-
-
-def is_known(pairs, known):
-    return len(pairs) >= LEAST_PAIRS and half_width(lost_of(pairs)) <= known
-
-
-def measure(hooks, leat, make_loader, block, warm, seconds, known):
-    side = Side(hooks, True, make_loader)
-    run_freely(side, warm)
-    before = beside_ns(leat, side)
-    free_s = run_freely(side, FREE_S)
-    beside = (beside_ns(leat, side) - before) / 1e9 / free_s
-    side.close()
-    gc.collect()
-    gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
-    if "num_workers" not in make_loader.keywords:
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
-    pairs, end = [], time.monotonic() + seconds
-    while time.monotonic() < end and not is_known(pairs, known):
-        os.kill(leat, signal.SIGSTOP)
-        pairs.append(measure_pair(hooks, make_loader, block))
-        os.kill(leat, signal.SIGCONT)
-        time.sleep(0.2)  # it takes what was recorded
-    return {"beside": beside, "pairs": pairs}
-
-
 def main():
-    path, kind, cost, batch, block, warm, seconds, known, *settings = sys.argv[1:]
+    path, kind, cost, batch, block, warm, seconds, bar, *settings = sys.argv[1:]
     words = (text.split("=", 1) for text in settings)
     settings = {name: ast.literal_eval(value) for name, value in words}
-    batch, block = int(batch), int(block)
-    warm, seconds, known = float(warm), float(seconds), float(known)
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    length = 100 * batch if kind == "tensors" else 1000000 * batch
-    dataset = make_dataset(kind, length, float(cost))
+    batches = 200 if kind == "tensors" else 1000000  # more than LOADER_S will see
+    dataset = make_dataset(kind, batches * int(batch), float(cost))
+    settings["batch_size"] = int(batch)
     leat = os.getppid()
     if pathlib.Path(f"/proc/{leat}/comm").read_text().strip() != "leat":
         sys.exit("loader_turns.py is to be run by leat run.")
-    hooks = Hooks()
-    make_loader = functools.partial(DataLoader, dataset, batch_size=batch, **settings)
+    measure = Measure(leat, functools.partial(DataLoader, dataset, **settings), int(block))
+    measure.freely(float(warm))
     try:
-        result = measure(hooks, leat, make_loader, block, warm, seconds, known)
+        measure.turns(float(seconds), float(bar))
     finally:
-        hooks.put(True)
+        measure.hooks.put(True)
         os.kill(leat, signal.SIGCONT)
+    result = dict(batch_ns=measure.batch_ns, beside=measure.beside(), lost=measure.lost())
     pathlib.Path(path).write_text(json.dumps(result))
 
 

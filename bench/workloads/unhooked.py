@@ -140,6 +140,25 @@ class Hooks:
             hooks.update(entries if there else {})
 
 
+class FetcherHooks:
+    """Those on what makes the batches of one iteration, which leat has dressed."""
+
+    def __init__(self, fetcher, collate):
+        self.fetcher, self.collate = fetcher, collate
+        self.out = None
+
+    def put(self, there):
+        fetcher = self.fetcher
+        if there and self.out:
+            fetcher.fetch, fetcher.collate_fn = self.out
+            self.out = None
+        elif not there and not self.out and type(fetcher.fetch).__name__ == "Fetch":
+            # Otherwise leat itself has put torch's own back, for some batches.
+            self.out = fetcher.fetch, fetcher.collate_fn
+            del fetcher.fetch
+            fetcher.collate_fn = self.collate
+
+
 class Leat:
     """All of it."""
 

@@ -61,6 +61,7 @@ def check_busy(process, folder):
     assert all(line.loader == 0 for line in process.lines)
 
 
+@pytest.mark.clocked
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_busy_line_in_workers(train, tmp_path, start):
     script = f"""
@@ -79,6 +80,7 @@ if __name__ == "__main__":
     assert run.main.lines == []
 
 
+@pytest.mark.clocked
 def test_busy_line_without_workers(train, tmp_path):
     run = train(BUSY + "for _ in DataLoader(Rows(), 4): pass\n", preamble=False)
     check_busy(run.main, tmp_path)
@@ -88,6 +90,7 @@ def test_busy_line_without_workers(train, tmp_path):
     assert 0.85 <= whole / run.main.part("fetch").total_ns <= 1.15
 
 
+@pytest.mark.clocked
 def test_own_line_and_the_library_below(train):
     script = """
 import json
@@ -109,6 +112,7 @@ for _ in DataLoader(Parsed(), 4): pass
     assert sum(x.ns for x in below) > 0.5 * own.ns  # the list is freed on the line itself
 
 
+@pytest.mark.clocked
 def test_a_dataset_of_a_library_has_its_own_lines(train, tmp_path):
     folder = tmp_path / "site-packages" / "readymade"
     folder.mkdir(parents=True)
@@ -130,6 +134,7 @@ for _ in DataLoader(readymade.Set(range(100)), 4): pass
     assert not [x for x in run.main.lines if x.file == "script.py"]
 
 
+@pytest.mark.clocked
 def test_collate_is_told_from_samples(train):
     script = """
 import time
@@ -147,6 +152,7 @@ for _ in DataLoader(Rows(40), 4, collate_fn=slow): pass
     assert line.blocked_ns > 0.5 * line.ns and line.read_ns == line.decode_ns == 0
 
 
+@pytest.mark.clocked
 def test_what_blocks_is_told_apart(train):
     """Opening a pipe blocks like opening a file; reading from it is waiting for somebody."""
     script = """
@@ -182,6 +188,7 @@ for _ in DataLoader(Slow(), 4): pass
     assert read.blocked_ns > 0.7 * read.ns
 
 
+@pytest.mark.clocked
 def test_decoding_is_seen_in_frames_and_in_calls(train):
     script = """
 import io, types
@@ -214,6 +221,7 @@ for _ in DataLoader(Images(), 4): pass
     assert by_line[line_number(source, "# neither")].decode_ns == 0
 
 
+@pytest.mark.clocked
 def test_after_fork_each_samples_for_itself(train):
     script = """
 import time
@@ -271,6 +279,7 @@ print("left", threads())
     assert ("leat-lines" in run.stdout) != stopped
 
 
+@pytest.mark.clocked
 @pytest.mark.parametrize(
     "batches, before, comes",
     [
@@ -338,6 +347,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.clocked
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
     """Each makes batches for 1.2 s: the first one's hundred looks a second are five times the later one's."""
