@@ -50,8 +50,8 @@ WORKLOADS = {
     "pure Python, 2 workers": ("python", 1, 32, 2, *TWO),
     "numpy and torch, no workers": ("array", 1, 16, 1),
     "numpy and torch, 2 workers": ("array", 1, 16, 2, *TWO),
-    "tensors one by one, no workers": ("tensors", 0, 4096, 1),
-    "tensors one by one, 2 workers": ("tensors", 0, 4096, 2, *TWO),
+    "tensors one by one, no workers": ("tensors", 0, 1024, 1),
+    "tensors one by one, 2 workers": ("tensors", 0, 1024, 2, *TWO),
     "sleeping samples, no workers": ("sleep", 2, 8, 1),
     "sleeping samples, 2 workers": ("sleep", 2, 8, 2, *TWO),
 }
@@ -106,9 +106,9 @@ def main():
         # As a training finds it: numpy then has a thread of its own. A process of one single thread
         # does not pay for locks until a second one comes, whoever starts it.
         bench.environment.pop("OMP_NUM_THREADS")
-        for place, name in enumerate(names, 1):
-            later = (len(names) - place) * (arguments.warm + LEAST_S)
-            seconds = max(LEAST_S, end - time.monotonic() - arguments.warm - later)
+        for place, name in enumerate(names):
+            left = (end - time.monotonic()) / (len(names) - place)
+            seconds = max(LEAST_S, left - arguments.warm)
             turns = f"in turns for at most {seconds:.0f} s"
             show_progress(f"{name}: {arguments.warm:g} s freely, then {turns}")
             figures = measure(bench, name, seconds, arguments.warm)

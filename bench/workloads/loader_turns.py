@@ -179,7 +179,7 @@ def main():
     settings = {name: ast.literal_eval(value) for name, value in words}
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    batches = 200 if kind == "tensors" else 1000000  # more than LOADER_S will see
+    batches = 1000 if kind == "tensors" else 1000000  # more than LOADER_S will see
     dataset = make_dataset(kind, batches * int(batch), float(cost))
     settings["batch_size"] = int(batch)
     leat = os.getppid()

@@ -51,7 +51,8 @@ class Running:
         self.key = key
         self.core = core
         self.counts = counts
-        counts.running.add(self)
+        with counts.lock:  # whoever reads them walks over the set
+            counts.running.add(self)
 
     def state(self):
         with self.counts.lock:

@@ -38,7 +38,7 @@
 
 enum {
     SLOW_NS = 500000,        /* a sample: 500 ns are a tenth of a per cent of it */
-    SLOW_BATCH_NS = 8000000, /* 10 us are an eighth of a per cent of it */
+    SLOW_BATCH_NS = 16000000, /* 10 us are a sixteenth of a per cent of it */
     SAMPLES = 256,           /* a p90 of them is known to 2 % of the samples */
     FIRST = 64,              /* a median and a p90 of them can be relied on */
     SELDOM_SAMPLES = 64,     /* of batches, at the most */

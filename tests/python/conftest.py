@@ -45,8 +45,8 @@ second_tries = []
 def pytest_configure(config):
     config.addinivalue_line(
         "markers",
-        "clocked: holds a measured time, or a share of it, against the truth. Others use the machine too, so it is "
-        "tried a second time if it fails, which is told.",
+        "clocked: holds a measured time, a share of it or the memory of a process against the truth. Others use the "
+        "machine too, so it is tried a second time if it fails, which is told.",
     )
 
 

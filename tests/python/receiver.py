@@ -19,6 +19,7 @@ END, NOGRAD, ERROR, NESTED, RESERVED, SPLIT, RETRIES = 1, 2, 4, 8, 16, 32, 64
 ROLES = ("other", "main", "worker")
 
 MAGIC = 0x314345525441454C
+LAST_WORD = b"end"  # from the receiver to itself
 RING_RECORDS = 32768
 NAMES = 4096
 LOADERS = NAMES + 256 * 64
@@ -222,8 +223,10 @@ class Receiver:
                 return
             with peer:
                 data, fds, _, _ = socket.recv_fds(peer, 64, 1)
-                if not fds:
+                if data == LAST_WORD:
                     return
+                if not fds:  # it died before it spoke
+                    continue
                 magic, version, pid = struct.unpack("<QIi", data)
                 assert magic == MAGIC and version == 9
                 process = Process(fds[0], pid)
@@ -235,7 +238,7 @@ class Receiver:
         """After the run: what was sent is in the backlog, and is taken before this returns."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
             last.connect(self.path)
-            last.send(b"")
+            last.send(LAST_WORD)
         self._thread.join(10)
         self._socket.close()
 

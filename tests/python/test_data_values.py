@@ -288,7 +288,7 @@ def test_damaged_lmdb_in_a_process_of_its_own(tmp_path):
         print(outcomes["read"] > 10, outcomes["refused"] > 100)
     """
     process = run_script(script, str(tmp_path))
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert out.split() == ["True", "True"], out
 

@@ -166,7 +166,7 @@ def test_ranks_of_torch_distributed(tmp_path):
         )
         for rank in range(2)
     ]
-    told = [json.loads(run.communicate(timeout=120)[0]) for run in runs]
+    told = [json.loads(run.communicate(timeout=300)[0]) for run in runs]
     assert sorted(told[0][0] + told[1][0]) == list(range(101))
     for _, length, own, theirs, walked in told:
         assert length == 7 and own == 13 and theirs == walked == 7

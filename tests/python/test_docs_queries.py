@@ -40,7 +40,7 @@ for x, y in DataLoader(data, batch_size=8, num_workers=2):
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
-    time.sleep(0.05)
+    time.sleep(0.2)
 for _ in leat.DataLoader(torch.randn(64, 4), batch_size=8):  # whose batches leat's threads make
     pass
 torch.save(model.state_dict(), "model.pt")

@@ -546,6 +546,7 @@ def test_h5py_works_meanwhile(small):
         thread.join()
 
 
+@pytest.mark.clocked
 def test_memory_stays_within_the_budget(tmp_path):
     """Some chunks of 4 MB, of which two fit."""
     data = numpy.zeros((64, 1 << 20), "u1")
@@ -587,4 +588,4 @@ def test_an_epoch_without_libhdf5(tmp_path):
         """,
         path,
     )
-    assert run.communicate(timeout=120) == ("False 1\n", "")
+    assert run.communicate(timeout=300) == ("False 1\n", "")

@@ -262,10 +262,14 @@ except KeyError as error:
 def test_stops_with_leat(train, stopped):
     """When leat says stop, its thread leaves."""
     script = """
-import os, time
+import contextlib, os, time
 
 def threads():
-    return [open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task")]
+    found = []
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # it has just left
+            found.append(open(f"/proc/self/task/{task}/comm").read().strip())
+    return found
 
 class Slow(Rows):
     def __getitem__(self, i):
@@ -273,10 +277,15 @@ class Slow(Rows):
         return i
 
 for _ in DataLoader(Slow(40), 4): pass
-print("left", threads())
+print(threads())
+end = time.monotonic() + STOPPED
+while "leat-lines" in threads() and time.monotonic() < end: time.sleep(0.01)
+print("left" if "leat-lines" in threads() else "gone")
 """
-    run = train(script, on_hello=lambda process: process.stop() if stopped else None)
-    assert ("leat-lines" in run.stdout) != stopped
+    seconds = "20" if stopped else "0"
+    on_hello = (lambda process: process.stop()) if stopped else None
+    run = train(script.replace("STOPPED", seconds), on_hello=on_hello)
+    assert run.stdout.split()[-1] == ("gone" if stopped else "left")
 
 
 @pytest.mark.clocked
@@ -370,7 +379,7 @@ batches = []
 def work():
     while True: batches.append(fetcher.fetch([0]))
 threading.Thread(target=work, daemon=True).start()
-while len(batches) < 4: time.sleep(0.01)
+while len(batches) < 40: time.sleep(0.01)
 """
 
 

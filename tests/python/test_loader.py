@@ -247,7 +247,7 @@ def test_loader_in_a_background_thread(train):
     q = queue.Queue(2)
     class Slow(Rows):
         def __getitem__(self, i):
-            time.sleep(0.002)
+            time.sleep(0.02)
             return super().__getitem__(i)
     def feed():
         for batch in DataLoader(Slow(46), batch_size=2):

@@ -214,6 +214,8 @@ def patched():
 
 originals = [f.__wrapped__ for f in patched()]
 assert optimizer._global_optimizer_pre_hooks
+from leat import _core
+while _core.recording(): pass  # until leat's word is there
 """
         + LOOP.format(rows=3)
         + """

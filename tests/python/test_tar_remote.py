@@ -203,9 +203,13 @@ def test_secrets_are_not_shown(server):
 
 
 def test_ctrl_c_ends_the_waiting(server):
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    def press():
+        until(lambda: server.asked)
+        os.kill(os.getpid(), signal.SIGINT)
+
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=press).start()
         leat_data.Tar(f"{server.url}/s-0.tar?slow")
     assert time.monotonic() - start < 30  # the timeout is twice that
 
