@@ -178,6 +178,19 @@ def test_several_threads_may_ask():
     assert not errors and seen == [list(range(50000))] * 2
 
 
+def test_an_engine_begins_while_others_are_counted():
+    """stats() walks over the engines under a lock, in which none may join them."""
+    loader = over(1000, 10)
+    counts = loader._leat_shared.counts
+    begins = threading.Thread(target=lambda: numbers(loader))
+    with counts.lock:
+        begins.start()
+        begins.join(0.5)
+        assert not list(counts.running)
+    begins.join()
+    assert loader.stats().batches == 100
+
+
 # ---- Memory.
 
 
