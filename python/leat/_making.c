@@ -37,11 +37,11 @@
 #include <unistd.h>
 
 enum {
-    SLOW_NS = 500000,        /* a sample: 500 ns are a tenth of a per cent of it */
+    SLOW_NS = 1000000,        /* a sample: 500 ns are a twentieth of a per cent of it */
     SLOW_BATCH_NS = 16000000, /* 10 us are a sixteenth of a per cent of it */
-    SAMPLES = 256,           /* a p90 of them is known to 2 % of the samples */
-    FIRST = 64,              /* a median and a p90 of them can be relied on */
-    SELDOM_SAMPLES = 64,     /* of batches, at the most */
+    SAMPLES = 256,            /* a p90 of them is known to 2 % of the samples */
+    FIRST = 64,               /* a median and a p90 of them can be relied on */
+    SELDOM_SAMPLES = 64,      /* of batches, at the most */
     SELDOM = 16
 };
 

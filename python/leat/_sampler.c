@@ -43,8 +43,11 @@ enum {
     /* A look costs some 20 to 45 us of a CPU, most of it for waking up (bench/lines.py --cost). So
      * the first thousand, which find a share of a half to 1.6 points, come densely; the later ones,
      * which stand for more time each, take some 0.05 % of a CPU. In the workers of a loader's
-     * later iterations all are later ones: others have taken the first. */
+     * later iterations all are later ones: others have taken the first. Where quick batches are
+     * marked as being made only now and then (_making.c), most looks find none, and cost the same:
+     * so there are no more than DENSE_WAKES. */
     DENSE_LOOKS = 1000,
+    DENSE_WAKES = 2500,
     LATER_FACTOR = 10,
     IDLE_FACTOR = 5, /* a second without a batch: look that much less often */
     MOST_NS = 1000000000,
@@ -63,6 +66,7 @@ struct sampler {
     int doing_fd; /* /proc/self/task/TID/syscall, or -1 */
     uint64_t last_ns, random;
     int looks; /* that found a batch in the making */
+    int wakes; /* all of them */
     int idle;  /* in a row that found none */
 };
 
@@ -182,7 +186,7 @@ static void nap(struct sampler *s)
     uint64_t ns = s->period_ns * (768 + (s->random >> 55)) / 1024;
     if (is_idle(s))
         ns *= IDLE_FACTOR;
-    else if (s->looks >= DENSE_LOOKS)
+    else if (s->looks >= DENSE_LOOKS || s->wakes >= DENSE_WAKES)
         ns *= LATER_FACTOR;
     struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
@@ -219,6 +223,7 @@ static void *run(void *argument)
         nap(s);
         uint64_t now = leat_now_ns(), since = now - s->last_ns;
         s->last_ns = now;
+        s->wakes++;
         if (making->part == MAKING_NONE) {
             s->idle++;
             continue;
