@@ -2,6 +2,10 @@
 
 import statistics
 
+LEAST_VALUES = 40  # of fewer the spread itself is a guess
+KNOWN = 0.005  # who stops as soon as chance is on one side stops too soon
+WELL_KNOWN = 0.002  # nobody needs it better
+
 
 def lost_of(pairs):
     """Of each pair the median over its blocks of [ns without, ns with]: the part of the rate that is lost."""
@@ -17,11 +21,6 @@ def half_width(values):
     """Half of the 95 % interval of their median."""
     low, high = quartiles(values)
     return 1.57 * (high - low) / len(values) ** 0.5
-
-
-LEAST_VALUES = 40  # of fewer the spread itself is a guess
-KNOWN = 0.005
-WELL_KNOWN = 0.002  # nobody needs it better
 
 
 def decided(values, bar):

@@ -1,4 +1,5 @@
-"""Real training scripts, run as `leat run` would run them, against a receiver in the test."""
+"""Real training scripts, run as `leat run` would run them, against a receiver in the test; and the second try of
+tests that measure."""
 
 import os
 import signal
