@@ -9,21 +9,27 @@ throughputs differ by more than leat costs. So the same processes do both (bench
 leat's hooks are taken out of a loader and of its workers and put back, by turns in short blocks, and of
 neighbouring blocks the median ratio counts.
 
+Two workers, and who takes their batches, share two cores, and by the clock a batch then takes as long as
+chance lets the others in between. So workers that compute are measured by the CPU time of all their threads: what
+it becomes more is what two full cores give less. By the clock it is printed beside it.
+
 A median does not see what comes rarely: what leat does beside the making of batches, in its own process, in
 its threads that look at lines, and with workers in the process that takes the batches. Its CPU time is added
 in full, as if no core were free for it: as a part of one core, or of as many as there are workers.
 
 leat looks more closely at a run that has just begun: for half a minute at the processes five times a
 second and not once, and at the lines of the first ten seconds of batches a hundred times a second and
-not ten. What is measured is a run as it is from then on, so it runs freely for WARM_S first.
+not ten. What is measured is a run as it is from then on, so of each workload the first runs freely for WARM_S.
 
-How well a figure is known comes from the spread of many loaders and their workers, each of which has a median: when it
-is on one side of the bar for certain, the next workload's turn has come.
+All workers of a run lie in memory as the process from which they came, so a run counts once, with the median of
+those in it that make batches, and there are many runs. The workloads take turns, until of each it is known on which
+side of the bar its median is, or the time is over. Ctrl-C shows what there is by then.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -33,12 +39,12 @@ import time
 
 from overhead import ROOT, Bars, Bench, machine, show_progress
 from overhead import WORKLOADS as SCRIPTS
-from pairs import half_width, quartiles
+from pairs import below, decided, half_width, quartiles
 
 MOST_SLOWER = 0.01
-LEAST_LOST = 5  # of fewer no spread is known
-LEAST_S = 20
 WARM_S = 32
+FREE_S = 10
+LOADERS = 6  # of a run: as long as they take is not little to what it takes to start it
 # What lies at the top of a process's heap decides whether each large array is given back to the
 # kernel, and costs its page faults anew, in one worker and not in the other. Here it never is.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
@@ -57,31 +63,69 @@ WORKLOADS = {
 }
 
 
-def measure(bench, name, seconds, warm):
-    """Batches a second, the share of what is beside, and what each that makes batches lost."""
-    path = os.path.join(bench.folder, "result.json")
-    kind, cost, batch, block, *settings = (str(value) for value in WORKLOADS[name])
-    arguments = (path, kind, cost, batch, block, *map(str, (warm, seconds, MOST_SLOWER)), *settings)
-    bench.run("leat", [os.path.join(SCRIPTS, "loader_turns.py"), *arguments])
-    with open(path) as f:
-        got = json.load(f)
-    if len(got["lost"]) < LEAST_LOST:
-        sys.exit(f"{name}: only {len(got['lost'])} had their turns; --seconds gives more.")
-    return 1e9 / got["batch_ns"], got["beside"], got["lost"]
+class Loss:
+    """What a workload loses to leat: of its runs so far."""
+
+    def __init__(self, bench, name):
+        self.bench, self.name = bench, name
+        self.path = os.path.join(bench.folder, "result.json")
+        kind, *numbers, self.settings = *WORKLOADS[name][:4], WORKLOADS[name][4:]
+        self.words = [str(word) for word in (kind, *numbers)]
+        self.clock = "CPU" if self.settings and kind != "sleep" else "clock"
+        self.runs, self.takers_ns = [], []
+
+    def run(self, warm=1, free=0):
+        words = (self.path, *self.words, str(warm), str(free), str(LOADERS), *self.settings)
+        self.bench.run("leat", [os.path.join(SCRIPTS, "loader_turns.py"), *words])
+        with open(self.path) as f:
+            got = json.load(f)
+        if not got["lost"]["clock"]:
+            sys.exit(
+                f"{self.name}: nobody made batches for a whole turn. Is the machine this busy?"
+            )
+        if free:
+            self.batch_ns, self.free = got["batch_ns"], got["beside"]
+        self.runs.append({clock: statistics.median(lost) for clock, lost in got["lost"].items()})
+        self.takers_ns.append(got["taker_ns"])
+
+    def beside(self):
+        """As if no core were free for it: as a part of one, or of as many as there are workers."""
+        taker = statistics.median(self.takers_ns) / self.batch_ns
+        return (self.free + taker) / (2 if self.settings else 1)
+
+    def lost(self, clock=None):
+        beside = self.beside()
+        return [run[clock or self.clock] + beside for run in self.runs]
+
+    def decided(self):
+        return decided(self.lost(), MOST_SLOWER)
+
+    def report(self, bars):
+        bar = f"at most {MOST_SLOWER:.0%} for certain"
+        if len(self.runs) < 2:
+            return bars.add(self.name, "too few runs", bar, None)
+        lost, clock = self.lost(), self.lost("clock")
+        low, high = quartiles(lost)
+        middle, give = statistics.median(lost), half_width(lost)
+        print(
+            f"  {self.name:31} {len(lost):4} {1e9 / self.batch_ns:9.1f} {middle:+14.2%} {self.beside():9.2%}  "
+            f"({low:+.2%} .. {high:+.2%})  {statistics.median(clock):+.2%} +- {half_width(clock):.2%}"
+        )
+        bars.add(self.name, f"{middle:+.2%} +- {give:.2%}", bar, below(lost, MOST_SLOWER))
 
 
-def report(name, rate, beside, lost, bars):
-    low, high = quartiles(lost)
-    middle = statistics.median(lost) + beside
-    print(
-        f"  {name:31} {len(lost):5} {rate:9.1f} {middle:+14.2%} {beside:9.2%}  "
-        f"({low + beside:+.2%} .. {high + beside:+.2%})",
-        flush=True,
-    )
-    give = half_width(lost)
-    bar = f"at most {MOST_SLOWER:.0%} for certain"
-    held = middle + give <= MOST_SLOWER
-    bars.add(name, f"{middle:+.2%} +- {give:.2%}", bar, held)
+def take_turns(losses, warm, end):
+    """A run of each after the other, until all are decided or the time is over."""
+    for loss in losses:
+        show_progress(f"{loss.name}: {warm:g} s freely, then in turns")
+        loss.run(warm, FREE_S)
+    while time.monotonic() < end and (open_ := [loss for loss in losses if not loss.decided()]):
+        for loss in open_:
+            left = max(0, end - time.monotonic()) / 60
+            show_progress(
+                f"{loss.name}: run {len(loss.runs) + 1}; {len(open_)} not decided, {left:.0f} min left"
+            )
+            loss.run()
 
 
 def main():
@@ -99,21 +143,19 @@ def main():
         parser.error(f"no workload's name holds {arguments.only!r}")
     end = time.monotonic() + arguments.seconds
     bars = Bars()
-    print(f"  {'':31} times batches/s   lost to leat    beside  (quartiles)")
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
         bench = Bench(os.path.abspath(arguments.build), sys.executable, folder)
         bench.environment.update(STEADY_MEMORY)
         # As a training finds it: numpy then has a thread of its own. A process of one single thread
         # does not pay for locks until a second one comes, whoever starts it.
         bench.environment.pop("OMP_NUM_THREADS")
-        for place, name in enumerate(names):
-            left = (end - time.monotonic()) / (len(names) - place)
-            seconds = max(LEAST_S, left - arguments.warm)
-            turns = f"in turns for at most {seconds:.0f} s"
-            show_progress(f"{name}: {arguments.warm:g} s freely, then {turns}")
-            figures = measure(bench, name, seconds, arguments.warm)
-            show_progress("")
-            report(name, *figures, bars)
+        losses = [Loss(bench, name) for name in names]
+        with contextlib.suppress(KeyboardInterrupt):
+            take_turns(losses, arguments.warm, end)
+    show_progress("")
+    print(f"  {'':31} runs batches/s   lost to leat    beside  (quartiles)  by the clock")
+    for loss in losses:
+        loss.report(bars)
     return 0 if bars.show() else 1
 
 

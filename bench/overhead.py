@@ -52,13 +52,15 @@ class Bars:
         self.rows = []
 
     def add(self, what, value, bar, held):
-        self.rows.append((what, value, bar, bool(held)))
+        """held: or None, if what was measured does not tell."""
+        word = "not known" if held is None else "held" if held else "MISSED"
+        self.rows.append((word, what, value, bar))
 
     def show(self):
         print()
-        for what, value, bar, held in self.rows:
-            print(f"  {'held  ' if held else 'MISSED'}  {what}: {value} (bar: {bar})")
-        held = sum(row[3] for row in self.rows)
+        for word, what, value, bar in self.rows:
+            print(f"  {word:6}  {what}: {value} (bar: {bar})")
+        held = sum(row[0] == "held" for row in self.rows)
         print(f"{held} of {len(self.rows)} bars held.")
         return held == len(self.rows)
 

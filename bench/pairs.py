@@ -2,8 +2,8 @@
 
 import statistics
 
-LEAST_VALUES = 40  # of fewer the spread itself is a guess
-KNOWN = 0.005  # who stops as soon as chance is on one side stops too soon
+LEAST_VALUES = 16  # of fewer the spread itself is a guess
+KNOWN = 0.003  # who stops as soon as chance is on one side stops too soon
 WELL_KNOWN = 0.002  # nobody needs it better
 
 
@@ -23,8 +23,16 @@ def half_width(values):
     return 1.57 * (high - low) / len(values) ** 0.5
 
 
+def below(values, bar):
+    """Whether their median is below the bar for certain, or above it; None: neither."""
+    distance = bar - statistics.median(values)
+    if len(values) < LEAST_VALUES or abs(distance) < half_width(values):
+        return None
+    return distance > 0
+
+
 def decided(values, bar):
-    """Whether their median is known, and is on one side of the bar for certain."""
+    """Whether more of them would tell nothing new."""
     if len(values) < LEAST_VALUES or (give := half_width(values)) > KNOWN:
         return False
-    return give <= WELL_KNOWN or abs(bar - statistics.median(values)) >= give
+    return give <= WELL_KNOWN or below(values, bar) is not None

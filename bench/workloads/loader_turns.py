@@ -1,22 +1,21 @@
 """A loop over a DataLoader and nothing else, as many batches a second as it gives: with leat and without it.
 
-    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM SECONDS BAR [SETTING ...]
+    leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM FREE LOADERS [SETTING ...]
 
-Runs freely for WARM seconds under leat, and for FREE_S more, over which the batches are counted and the CPU
-time is taken of all that leat does beside the training: its own process, and its threads in this one and in the
-workers.
+Runs freely for WARM seconds under leat, and for FREE more, over which the batches are counted and the CPU time is taken
+of all that leat does beside the training: its own process, and its threads in this one and in the workers.
 
-Then leat is stopped, and one loader is made after the other until it is decided (pairs.py) whether leat takes at most
-BAR, a share, or SECONDS are over. Who makes the batches, this process or each worker by itself, takes leat's hooks
-out and puts them back (unhooked.py) by turns of BLOCK batches: one, the other, the other and the one. It lies at a
-depth of the stack that chance has chosen. So nothing differs between the two but leat. Two loaders, of which one
-knows nothing of it, differ by a twentieth, by how their workers lie in memory and on the cores; and when batches
-arrive here does not tell how long each of them took.
+Then leat is stopped, and LOADERS are made, one after the other. Who makes the batches, this process or each worker by
+itself, takes leat's hooks out and puts them back (unhooked.py) by turns of BLOCK batches: one, the other, the other
+and the one. It lies at a depth of the stack that chance has chosen. So nothing differs between the two but leat. Two
+loaders, of which one knows nothing of it, differ by a twentieth, by how their workers lie in memory and on the cores;
+and when batches arrive here does not tell how long each of them took.
 
 With workers this process takes its own hooks out and puts them back as well, and tells by its CPU time what they cost.
 
-Writes to RESULT {batch_ns: of a batch, beside: share of the cores that work for leat beside the makers of batches,
-lost: [share of its rate that each maker lost]}.
+Writes to RESULT {batch_ns: of a batch, beside: share of a core that works for leat beside who makes and takes batches;
+both None if FREE is 0, taker_ns: of a batch, that leat adds to who takes it from workers, lost: {clock: [share of its
+rate that each maker of batches lost, by this clock]}}.
 """
 
 import ast
@@ -41,11 +40,11 @@ from torch.utils.data import DataLoader
 from unhooked import FetcherHooks, Hooks
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
-from pairs import decided, lost_of  # noqa: E402
+from pairs import lost_of  # noqa: E402
 
-FREE_S = 10
 LOADER_S = 1.5  # of blocks
 DEEPEST = 24
+CLOCKS = {"clock": time.perf_counter_ns, "CPU": time.process_time_ns}
 
 
 def sampler_ns(pid):
@@ -62,19 +61,20 @@ def beside_ns(leat, pids):
     return own + sum(sampler_ns(pid) for pid in pids)
 
 
-def take_turns(parts, block, clock, blocks):
-    """To be advanced before each batch: puts leat's hooks in and out, and adds to blocks. Of each turn the first
-    batch is not counted."""
+def take_turns(parts, block, clocks, blocks):
+    """To be advanced before each batch: puts leat's hooks in and out, and adds to blocks what each clock tells. Of
+    each turn the first batch is not counted."""
     while True:
-        got, first = [0, 0], random.random() < 0.5
+        got, first = [[0, 0] for _ in clocks], random.random() < 0.5
         for there in (first, not first, not first, first):
             for part in parts:
                 part.put(there)
             yield
-            began = clock()
+            began = [clock() for clock in clocks]
             for _ in range(block):
                 yield
-            got[there] += clock() - began
+            for times, clock, begin in zip(got, clocks, began):
+                times[there] += clock() - begin
         blocks.append(got)
 
 
@@ -98,7 +98,7 @@ def worker_takes_turns(folder, block, number):
         else:  # by now there is a fetcher
             given = loop.f_locals
             parts = Hooks(), FetcherHooks(given["fetcher"], given["collate_fn"])
-            turns = take_turns(parts, block, time.perf_counter_ns, blocks)
+            turns = take_turns(parts, block, CLOCKS.values(), blocks)
         return got
 
     queue.get = get
@@ -109,33 +109,26 @@ class Measure:
         self.leat, self.make_loader, self.block = leat, make_loader, block
         self.workers = make_loader.keywords.get("num_workers", 0)
         self.hooks = Hooks()
+        self.batch_ns = self.beside = None
         self.makers, self.taker = [], []  # blocks of each that makes batches; of who takes them
 
-    def freely(self, warm):
+    def freely(self, warm, free):
         loader = self.make_loader(persistent_workers=self.workers > 0)
         batches = itertools.chain.from_iterable(itertools.repeat(loader))
         next(batches)
         pids = [os.getpid(), *(worker.pid for worker in getattr(loader._iterator, "_workers", ()))]
-        for seconds in (warm, FREE_S):
+        for seconds in (warm, free):
             before, begin, count = beside_ns(self.leat, pids), time.monotonic(), 0
             while time.monotonic() - begin < seconds:
                 next(batches)
                 count += 1
-        took = 1e9 * (time.monotonic() - begin)
-        self.batch_ns, self.free = took / count, (beside_ns(self.leat, pids) - before) / took
+        if count:
+            took = 1e9 * (time.monotonic() - begin)
+            self.batch_ns, self.beside = took / count, (beside_ns(self.leat, pids) - before) / took
 
-    def beside(self):
-        """As if no core were free for it: as a part of one, or of as many as there are workers."""
-        added = [(with_ - without) / (2 * self.block) for without, with_ in self.taker]
-        taker = statistics.median(added) / self.batch_ns if added else 0
-        return (self.free + taker) / max(self.workers, 1)
-
-    def lost(self):
-        return lost_of(blocks for blocks in self.makers if blocks)
-
-    def take(self, batches, parts, clock, blocks):
+    def take(self, batches, parts, clocks, blocks):
         end = time.monotonic() + LOADER_S
-        for _ in zip(take_turns(parts, self.block, clock, blocks), batches):
+        for _ in zip(take_turns(parts, self.block, clocks, blocks), batches):
             if time.monotonic() > end:
                 break
         self.hooks.put(True)
@@ -147,26 +140,34 @@ class Measure:
             loader = self.make_loader(worker_init_fn=begin)
             batches = iter(loader)
             if self.workers:
-                self.take(batches, [self.hooks], time.thread_time_ns, self.taker)
+                self.take(batches, [self.hooks], [time.thread_time_ns], self.taker)
                 del batches  # and the workers end
                 self.makers += [json.loads(path.read_text()) for path in folder.iterdir()]
             else:
                 parts = self.hooks, FetcherHooks(batches._dataset_fetcher, loader.collate_fn)
                 self.makers.append([])
-                self.take(batches, parts, time.perf_counter_ns, self.makers[-1])
+                self.take(batches, parts, CLOCKS.values(), self.makers[-1])
 
-    def turns(self, seconds, bar):
+    def turns(self, loaders):
         _hooks_lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
         gc.collect()
         gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
         if not self.workers:
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not decided(self.lost(), bar - self.beside()):
+        for _ in range(loaders):
             os.kill(self.leat, signal.SIGSTOP)
             deeper(random.randrange(DEEPEST), self.one_loader)
             os.kill(self.leat, signal.SIGCONT)
             time.sleep(0.2)  # it takes what was recorded
+
+    def result(self):
+        added = [(with_ - without) / (2 * self.block) for ((without, with_),) in self.taker]
+        makers = [blocks for blocks in self.makers if blocks]
+        by_clock = (
+            lost_of([block[i] for block in blocks] for blocks in makers) for i in range(len(CLOCKS))
+        )
+        return dict(batch_ns=self.batch_ns, beside=self.beside, taker_ns=statistics.median(added) if added else 0,
+                    lost=dict(zip(CLOCKS, by_clock)))  # fmt: skip
 
 
 def deeper(depth, call):
@@ -176,7 +177,7 @@ def deeper(depth, call):
 
 
 def main():
-    path, kind, cost, batch, block, warm, seconds, bar, *settings = sys.argv[1:]
+    path, kind, cost, batch, block, warm, free, loaders, *settings = sys.argv[1:]
     words = (text.split("=", 1) for text in settings)
     settings = {name: ast.literal_eval(value) for name, value in words}
     torch.manual_seed(1)
@@ -188,14 +189,13 @@ def main():
     if pathlib.Path(f"/proc/{leat}/comm").read_text().strip() != "leat":
         sys.exit("loader_turns.py is to be run by leat run.")
     measure = Measure(leat, functools.partial(DataLoader, dataset, **settings), int(block))
-    measure.freely(float(warm))
     try:
-        measure.turns(float(seconds), float(bar))
+        measure.freely(float(warm), float(free))
+        measure.turns(int(loaders))
     finally:
         measure.hooks.put(True)
         os.kill(leat, signal.SIGCONT)
-    result = dict(batch_ns=measure.batch_ns, beside=measure.beside(), lost=measure.lost())
-    pathlib.Path(path).write_text(json.dumps(result))
+    pathlib.Path(path).write_text(json.dumps(measure.result()))
 
 
 if __name__ == "__main__":

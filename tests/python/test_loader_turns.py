@@ -47,7 +47,7 @@ if workers:
     blocks = json.loads(path.read_text())
 else:
     parts = loader_turns.Hooks(), loader_turns.FetcherHooks(batches._dataset_fetcher, loader.collate_fn)
-    turns = loader_turns.take_turns(parts, 1, time.perf_counter_ns, blocks)
+    turns = loader_turns.take_turns(parts, 1, [time.perf_counter_ns], blocks)
     told = [next(batches) for _ in itertools.islice(turns, 17)]
 answer = [sorted(set(itertools.chain(*(part.tolist() for part in batch)))) for batch in (first, *told)]
 print(json.dumps([answer, blocks]))
@@ -68,4 +68,4 @@ def test_hooks_are_taken_out_of_a_loader_and_put_back(tmp_path, workers):
         one = told[begin]
         other = [not one[0]]
         assert told[begin : begin + 8] == [one] * 2 + [other] * 4 + [one] * 2
-    assert len(blocks) >= 2 and all(ns > 0 for block in blocks for ns in block)
+    assert len(blocks) >= 2 and all(ns > 0 for block in blocks for times in block for ns in times)
