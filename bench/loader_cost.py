@@ -10,8 +10,9 @@ leat's hooks are taken out of a loader and of its workers and put back, by turns
 neighbouring blocks the median ratio counts.
 
 Two workers, and who takes their batches, share two cores, and by the clock a batch then takes as long as
-chance lets the others in between. So workers that compute are measured by the CPU time of all their threads: what
-it becomes more is what two full cores give less. By the clock it is printed beside it.
+chance lets the others in between. So of workers that compute the CPU time counts that leat adds to all their
+threads, as a share of the time in which they make a batch: that is what they make less where nothing else keeps
+them waiting. By the clock alone, which tells the same with more noise, it is printed beside it.
 
 A median does not see what comes rarely: what leat does beside the making of batches, in its own process, in
 its threads that look at lines, and with workers in the process that takes the batches. Its CPU time is added

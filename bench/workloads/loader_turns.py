@@ -14,8 +14,8 @@ and when batches arrive here does not tell how long each of them took.
 With workers this process takes its own hooks out and puts them back as well, and tells by its CPU time what they cost.
 
 Writes to RESULT {batch_ns: of a batch, beside: share of a core that works for leat beside who makes and takes batches;
-both None if FREE is 0, taker_ns: of a batch, that leat adds to who takes it from workers, lost: {clock: [share of its
-rate that each maker of batches lost, by this clock]}}.
+both None if FREE is 0, taker_ns: of a batch, that leat adds to who takes it from workers, lost: {"clock", "CPU": [share
+of its rate that each maker of batches lost]}}.
 """
 
 import ast
@@ -40,11 +40,11 @@ from torch.utils.data import DataLoader
 from unhooked import FetcherHooks, Hooks
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
-from pairs import lost_of  # noqa: E402
+from pairs import lost_by_cpu_of, lost_of  # noqa: E402
 
 LOADER_S = 1.5  # of blocks
 DEEPEST = 24
-CLOCKS = {"clock": time.perf_counter_ns, "CPU": time.process_time_ns}
+CLOCKS = time.perf_counter_ns, time.process_time_ns
 
 
 def sampler_ns(pid):
@@ -98,7 +98,7 @@ def worker_takes_turns(folder, block, number):
         else:  # by now there is a fetcher
             given = loop.f_locals
             parts = Hooks(), FetcherHooks(given["fetcher"], given["collate_fn"])
-            turns = take_turns(parts, block, CLOCKS.values(), blocks)
+            turns = take_turns(parts, block, CLOCKS, blocks)
         return got
 
     queue.get = get
@@ -146,7 +146,7 @@ class Measure:
             else:
                 parts = self.hooks, FetcherHooks(batches._dataset_fetcher, loader.collate_fn)
                 self.makers.append([])
-                self.take(batches, parts, CLOCKS.values(), self.makers[-1])
+                self.take(batches, parts, CLOCKS, self.makers[-1])
 
     def turns(self, loaders):
         _hooks_lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
@@ -163,11 +163,9 @@ class Measure:
     def result(self):
         added = [(with_ - without) / (2 * self.block) for ((without, with_),) in self.taker]
         makers = [blocks for blocks in self.makers if blocks]
-        by_clock = (
-            lost_of([block[i] for block in blocks] for blocks in makers) for i in range(len(CLOCKS))
-        )
+        by_clock = lost_of([clock for clock, _ in blocks] for blocks in makers)
         return dict(batch_ns=self.batch_ns, beside=self.beside, taker_ns=statistics.median(added) if added else 0,
-                    lost=dict(zip(CLOCKS, by_clock)))  # fmt: skip
+                    lost={"clock": by_clock, "CPU": list(lost_by_cpu_of(makers))})  # fmt: skip
 
 
 def deeper(depth, call):

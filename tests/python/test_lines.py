@@ -323,12 +323,11 @@ print("left", threads())
     assert ("leat-lines" in run.stdout) == comes
 
 
-OLDER = """
+LOOKS = """
 import os, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 from leat import _hooks_lines
-_hooks_lines.DENSE_S = float(os.environ.get("DENSE_S", 1000))  # for those that begin afresh
 
 def looks():
     for task in os.listdir("/proc/self/task"):
@@ -338,11 +337,21 @@ def looks():
                     return int(status.read().split("voluntary_ctxt_switches:")[1].split()[0])
     return 0
 
+def work(seconds):
+    before = time.monotonic()
+    while time.monotonic() - before < seconds: pass
+
+"""
+
+OLDER = (
+    LOOKS
+    + """
+_hooks_lines.DENSE_S = float(os.environ.get("DENSE_S", 1000))  # for those that begin afresh
+
 class Rows(Dataset):
     def __len__(self): return 12
     def __getitem__(self, i):
-        before = time.monotonic()
-        while time.monotonic() - before < 0.1: pass
+        work(0.1)
         if i == 11:
             with open(f"looks-{time.monotonic_ns():020}", "w") as file: file.write(str(looks()))
         return torch.zeros(2)
@@ -354,6 +363,7 @@ if __name__ == "__main__":
         os.environ["DENSE_S"] = "0"
         _hooks_lines.DENSE_S = 0
 """
+)
 
 
 @pytest.mark.clocked
@@ -363,6 +373,35 @@ def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
     train(OLDER.replace("START", start), preamble=False)
     first, later = (int(path.read_text()) for path in sorted(tmp_path.glob("looks-*")))
     assert first > 2 * later > 0
+
+
+QUICK = (
+    LOOKS
+    + """
+_hooks_lines.HZ = 2000  # so that 2500 wakes are soon over
+
+class Quick(Dataset):
+    def __len__(self): return 10000
+    def __getitem__(self, i):
+        work(0.001)
+        return torch.zeros(2)
+
+begun, counts, torch_has_threads = time.monotonic(), [], torch.ones(1 << 20).sum()
+for _ in DataLoader(Quick(), 1):
+    if time.monotonic() - begun > len(counts):  # a second after the other
+        counts.append(looks())
+    if len(counts) == 6: break
+print(counts[1] - counts[0], counts[5] - counts[4])
+"""
+)
+
+
+@pytest.mark.clocked
+def test_dense_looks_end_where_most_find_no_batch(train):
+    """Of batches of a millisecond one in sixteen is marked as being made: a thousand looks that find one would take
+    eight seconds of 2000 looks each."""
+    first, later = map(int, train(QUICK, preamble=False).stdout.split()[-2:])
+    assert first > 3 * later > 0
 
 
 LEAVING = """
