@@ -14,10 +14,10 @@ def lost_of(pairs):
 
 def lost_by_cpu_of(makers):
     """As lost_of(), by the CPU time that is added, as a share of the time that the same blocks took by the clock: both of
-    [[ns without, ns with] by the clock, by CPU time]."""
+    [[ns without, ns with] by CPU time, by the clock]."""
     for blocks in makers:
-        added = statistics.median(with_ - without for _, (without, with_) in blocks)
-        yield added / statistics.median(with_ for (_, with_), _ in blocks)
+        added = statistics.median(with_ - without for (without, with_), _ in blocks)
+        yield added / statistics.median(with_ for _, (_, with_) in blocks)
 
 
 def quartiles(values):

@@ -44,16 +44,32 @@ from pairs import lost_by_cpu_of, lost_of  # noqa: E402
 
 LOADER_S = 1.5  # of blocks
 DEEPEST = 24
-CLOCKS = time.perf_counter_ns, time.process_time_ns
+
+
+def sampler_of(pid):
+    """/proc of leat's thread in a process; None: it has none."""
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if (task / "comm").read_text().strip() == "leat-lines":
+                return task
 
 
 def sampler_ns(pid):
     """CPU time so far of leat's thread in a process."""
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            if (task / "comm").read_text().strip() == "leat-lines":
-                return int((task / "schedstat").read_text().split()[0])
-    return 0
+    task = sampler_of(pid)
+    return int((task / "schedstat").read_text().split()[0]) if task else 0
+
+
+class CpuClock:
+    """CPU time of this process without that of leat's thread in it, which counts as beside."""
+
+    sampler = None  # its clock
+
+    def __call__(self):
+        if self.sampler is None and (task := sampler_of(os.getpid())):
+            self.sampler = ~int(task.name) << 3 | 6  # as pthread_getcpuclockid() gives it
+        own = time.clock_gettime_ns(self.sampler) if self.sampler else 0
+        return time.process_time_ns() - own
 
 
 def beside_ns(leat, pids):
@@ -98,7 +114,7 @@ def worker_takes_turns(folder, block, number):
         else:  # by now there is a fetcher
             given = loop.f_locals
             parts = Hooks(), FetcherHooks(given["fetcher"], given["collate_fn"])
-            turns = take_turns(parts, block, CLOCKS, blocks)
+            turns = take_turns(parts, block, [CpuClock(), time.perf_counter_ns], blocks)
         return got
 
     queue.get = get
@@ -146,7 +162,7 @@ class Measure:
             else:
                 parts = self.hooks, FetcherHooks(batches._dataset_fetcher, loader.collate_fn)
                 self.makers.append([])
-                self.take(batches, parts, CLOCKS, self.makers[-1])
+                self.take(batches, parts, [CpuClock(), time.perf_counter_ns], self.makers[-1])
 
     def turns(self, loaders):
         _hooks_lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
@@ -163,7 +179,7 @@ class Measure:
     def result(self):
         added = [(with_ - without) / (2 * self.block) for ((without, with_),) in self.taker]
         makers = [blocks for blocks in self.makers if blocks]
-        by_clock = lost_of([clock for clock, _ in blocks] for blocks in makers)
+        by_clock = lost_of([clock for _, clock in blocks] for blocks in makers)
         return dict(batch_ns=self.batch_ns, beside=self.beside, taker_ns=statistics.median(added) if added else 0,
                     lost={"clock": by_clock, "CPU": list(lost_by_cpu_of(makers))})  # fmt: skip
 

@@ -16,13 +16,13 @@
 #include "_core_python.h"
 
 /* Set once by the hooks; all owned. */
-static PyObject *dumps_original, *loads_original, *pin_original;
-static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
-static PyObject *data_queue; /* of this worker */
+HOT_DATA static PyObject *dumps_original, *loads_original, *pin_original;
+HOT_DATA static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
+HOT_DATA static PyObject *data_queue; /* of this worker */
 static PyObject *no_arguments, *str_leat, *str_qsize, *str_task_info;
 
 /* Whether what went through the queue is (number, batch). */
-static int is_batch(PyObject *message)
+HOT static int is_batch(PyObject *message)
 {
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2 ||
         !PyLong_Check(PyTuple_GetItem(message, 0)))
@@ -35,7 +35,7 @@ static int is_batch(PyObject *message)
 }
 
 /* The bytes of a buffer; 0 when it does not say. */
-static uint64_t length_of(PyObject *buffer)
+HOT static uint64_t length_of(PyObject *buffer)
 {
     Py_ssize_t bytes = PyObject_Size(buffer);
     if (bytes < 0)
@@ -57,7 +57,7 @@ static int ask_feeds(void)
 
 /* is_batch() of what goes into the data queue. All that torch puts there is pairs, and a batch has
  * been made by a fetcher: if not, this is another torch than the hooks know. */
-static int sends_batch(PyObject *message)
+HOT static int sends_batch(PyObject *message)
 {
     int batch = is_batch(message);
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2)
@@ -67,7 +67,7 @@ static int sends_batch(PyObject *message)
     return batch;
 }
 
-static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
+HOT static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct here *here = core_here();
     if (data_queue && !here->feeds)
@@ -83,7 +83,7 @@ static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 /* The loader for which this thread takes or pins batches now. */
-static int64_t loader_served(struct here *here)
+HOT static int64_t loader_served(struct here *here)
 {
     if (!here->serves)
         return here->inside & 1u << LEAT_REC_FETCH && !here->making ? here->loader : LOADER_UNKNOWN;
@@ -96,7 +96,7 @@ static int64_t loader_served(struct here *here)
     return LOADER_UNKNOWN;
 }
 
-static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
+HOT static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     int64_t loader = loader_served(core_here());
     if (loader < 0)

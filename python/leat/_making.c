@@ -57,14 +57,14 @@ struct fetch {
         rest; /* batches that are not timed, from here on; not 0: torch's own is in its place */
 };
 
-static struct making making = {.part = MAKING_NONE};
-static int is_worker;      /* of a DataLoader, this process */
-static int worker_id = -1; /* -1: not known */
-static int dressed_any;    /* fetchers of this worker were met */
-static int64_t worker_loader = LOADER_UNKNOWN;
-static uint32_t first_batches; /* timed, until they are FIRST */
-static uint32_t timed_samples; /* until they are SAMPLES */
-static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
+HOT_DATA static struct making making = {.part = MAKING_NONE};
+HOT_DATA static int is_worker; /* of a DataLoader, this process */
+static int worker_id = -1;     /* -1: not known */
+static int dressed_any;        /* fetchers of this worker were met */
+HOT_DATA static int64_t worker_loader = LOADER_UNKNOWN;
+static uint32_t first_batches;          /* timed, until they are FIRST */
+static uint32_t timed_samples;          /* until they are SAMPLES */
+HOT_DATA static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
 HOT_DATA static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
 static PyObject *on_missing;                                     /* owned; callable(text) */
@@ -75,7 +75,7 @@ struct making *core_making(void)
     return &making;
 }
 
-uint32_t making_loader(void)
+HOT uint32_t making_loader(void)
 {
     return worker_loader < 0 ? 0 : (uint32_t)worker_loader;
 }
@@ -87,7 +87,7 @@ void making_forget(void)
     idle_since_ns = 0;
 }
 
-int making_met_fetcher(void)
+HOT int making_met_fetcher(void)
 {
     return dressed_any;
 }
@@ -113,7 +113,7 @@ void core_missing(enum core_signal signal)
 }
 
 /* The first thread that comes has the mark until it is done. */
-void making_mark(struct here *here, enum making_part part, uint32_t loader)
+HOT void making_mark(struct here *here, enum making_part part, uint32_t loader)
 {
     if (!here->tid) {
         here->tid = (int32_t)syscall(SYS_gettid);
@@ -157,7 +157,8 @@ static void fetch_dealloc(struct fetch *f)
 }
 
 /* The class's own fetch, as torch would have called it. */
-static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args, PyObject *kwargs)
+HOT static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args,
+                                PyObject *kwargs)
 {
     if (!kwargs && PyTuple_Size(args) == 1)
         return PyObject_CallFunctionObjArgs(f->function, fetcher, PyTuple_GetItem(args, 0), NULL);
@@ -189,7 +190,7 @@ static PyObject *data_name(const struct fetch *f)
 }
 
 /* Puts the stand-in before the data when it is this batch's turn; 1 if it did. */
-static int dress(struct fetch *f, PyObject *fetcher)
+HOT static int dress(struct fetch *f, PyObject *fetcher)
 {
     struct timed *t = (struct timed *)f->stand_in;
     if (f->every > 1 && f->turn++ % f->every)
@@ -267,7 +268,7 @@ static uint32_t ask_count(struct fetch *f, PyObject *batch)
     return (uint32_t)count;
 }
 
-static void record_batch(struct fetch *f, PyObject *batch)
+HOT static void record_batch(struct fetch *f, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
     unsigned flags = 0;
@@ -285,7 +286,7 @@ static void record_batch(struct fetch *f, PyObject *batch)
                 t->begin_ns, t->end_ns);
 }
 
-static void batch_begins(struct here *here, struct timed *t, PyObject *args)
+HOT static void batch_begins(struct here *here, struct timed *t, PyObject *args)
 {
     timed_begin(t, PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
     if (idle_since_ns)
@@ -303,13 +304,13 @@ static void answer_sampler(void)
 }
 
 /* One of how many is to be timed. */
-static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
+HOT static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
 {
     uint64_t every = ns ? slow_ns / ns : most;
     return every < 1 ? 1 : every > most ? most : (uint32_t)every;
 }
 
-static uint32_t batches_every(const struct fetch *f, const struct timed *t)
+HOT static uint32_t batches_every(const struct fetch *f, const struct timed *t)
 {
     if (is_worker || !t->end_ns || !f->counted)
         return 1;
@@ -320,7 +321,7 @@ static uint32_t batches_every(const struct fetch *f, const struct timed *t)
     return how_seldom(t->end_ns - t->begin_ns, SLOW_BATCH_NS, SELDOM);
 }
 
-static uint32_t samples_every(const struct timed *t)
+HOT static uint32_t samples_every(const struct timed *t)
 {
     if (timed_samples < SAMPLES)
         timed_samples += t->whole && t->samples > 0 ? (uint32_t)t->samples : t->timed;
@@ -330,7 +331,7 @@ static uint32_t samples_every(const struct timed *t)
                       SELDOM_SAMPLES);
 }
 
-static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
+HOT static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
     here->making = 0;
@@ -353,8 +354,8 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, Py
         answer_sampler();
 }
 
-static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *args,
-                            PyObject *kwargs)
+HOT static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetcher,
+                                PyObject *args, PyObject *kwargs)
 {
     int dressed = dress(f, fetcher);
     batch_begins(here, (struct timed *)f->stand_in, args);
@@ -365,7 +366,7 @@ static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetche
     return batch;
 }
 
-static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
+HOT static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
 {
     PyObject *fetcher = f->fetcher ? PyWeakref_GetObject(f->fetcher) : NULL;
     if (!fetcher || fetcher == Py_None) { /* cannot be: who calls this holds the fetcher */

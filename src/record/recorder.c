@@ -374,8 +374,8 @@ static void copy_text(char *place, size_t bytes, const char *text)
     snprintf(place, bytes, "%s", text ? text : "");
 }
 
-static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count,
-                      uint64_t bytes)
+HOT static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count,
+                          uint64_t bytes)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
@@ -404,12 +404,12 @@ static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, 
         atomic_fetch_or(&a->header.parts_used[loader], bit);
 }
 
-void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
+HOT void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
 {
     add_parts(loader, part, &ns, 1, bytes);
 }
 
-void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count)
+HOT void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count)
 {
     if (count > 0)
         add_parts(loader, part, ns, count, 0);
