@@ -45,7 +45,7 @@ from pairs import below, decided, half_width, quartiles
 MOST_SLOWER = 0.01
 WARM_S = 32
 FREE_S = 10
-LOADERS = 6  # of a run: as long as they take is not little to what it takes to start it
+LOADERS = 6  # of a run: so that it does not take most of its time to start
 # What lies at the top of a process's heap decides whether each large array is given back to the
 # kernel, and costs its page faults anew, in one worker and not in the other. Here it never is.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
