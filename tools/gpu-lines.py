@@ -126,7 +126,7 @@ def child_cost():
     import time
 
     import torch
-    from leat import _core
+    from leat import _record
 
     torch.ones(8, device="cuda").add_(1)
     wait = torch.cuda.current_stream().synchronize
@@ -143,7 +143,7 @@ def child_cost():
 
     deep(20)
     without = deep(20)  # as deep as a training within a framework
-    if not _core.watch_places():
+    if not _record.watch_places():
         sys.exit("this Python's stack cannot be read")
     print(json.dumps((without, deep(20))))
 

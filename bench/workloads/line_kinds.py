@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from leat import _core
+from leat import _record
 
 clock = time.perf_counter_ns
 
@@ -198,7 +198,7 @@ def busy_line(kind):
 
 def share(dataset, fetcher, seconds):
     """With the sampler of lines on; what it found is in the shared memory."""
-    sampled = _core.sample_lines(100)
+    sampled = _record.sample_lines(100)
     dataset.busy = 0
     begin, samples = clock(), 0
     while clock() - begin < seconds * 1e9:
@@ -224,7 +224,7 @@ def sampler_cpu_ns():
 
 def block(fetcher, hz):
     """(nanoseconds, nanoseconds on a CPU) a sample, and the sampler's share of a CPU."""
-    _core.sample_lines(hz)
+    _record.sample_lines(hz)
     for i in range(3):  # new code is described
         fetcher.fetch([i + k for k in range(4)])
     begin, cpu, sampler, samples = clock(), time.thread_time_ns(), sampler_cpu_ns(), 0
@@ -233,7 +233,7 @@ def block(fetcher, hz):
         samples += 4
     wall, cpu = clock() - begin, time.thread_time_ns() - cpu
     sampler = sampler_cpu_ns() - sampler if hz else 0
-    _core.sample_lines(0)
+    _record.sample_lines(0)
     time.sleep(0.03)  # its thread leaves
     return wall / samples, cpu / samples, sampler / wall
 
@@ -250,9 +250,9 @@ def cost(fetcher, seconds, hz):
 def main():
     dataset = KINDS[sys.argv[1]]()
     fetcher = make_fetcher(dataset)
-    _core.open()
-    _core.role(_core.ROLE_MAIN)
-    _core.time_fetcher(fetcher, len, 0, False, False)
+    _record.open()
+    _record.role(_record.ROLE_MAIN)
+    _record.time_fetcher(fetcher, len, 0, False, False)
     seconds = float(sys.argv[2])
     if len(sys.argv) > 3:
         print(json.dumps(cost(fetcher, seconds, float(sys.argv[3]))))

@@ -35,7 +35,7 @@ import time
 
 import torch
 from datasets import make_dataset
-from leat import _hooks_lines
+from leat.profile import lines
 from torch.utils.data import DataLoader
 from unhooked import FetcherHooks, Hooks
 
@@ -165,7 +165,7 @@ class Measure:
                 self.take(batches, parts, [CpuClock(), time.perf_counter_ns], self.makers[-1])
 
     def turns(self, loaders):
-        _hooks_lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
+        lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
         gc.collect()
         gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
         if not self.workers:

@@ -3,7 +3,7 @@
 Two processes of one program lie differently in memory, and on some machines their steps differ by more
 than leat costs. In one process nothing differs but leat:
 
-    hooks   Python's, as leat._patch knows them, and those of the optimizers
+    hooks   Python's, as leat.hooks.patch knows them, and those of the optimizers
     probe   the loader has bound calls of CUDA to libleat-probe.so; the entries of the tables through
             which libraries call (GOT) are pointed past it, to CUDA's own functions
 """
@@ -121,11 +121,11 @@ class Probe:
 
 class Hooks:
     def __init__(self):
-        from leat import _patch
+        from leat.hooks import patch
         from torch.optim import optimizer
 
-        self.absent = _patch._ABSENT
-        self.patches = list(_patch._patches)
+        self.absent = patch._ABSENT
+        self.patches = list(patch._patches)
         self.global_hooks = [(hooks, dict(hooks)) for hooks in
                              (optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)]  # fmt: skip
 

@@ -21,7 +21,8 @@ import importlib
 import os
 import sys
 
-from leat import _core, _state
+from leat import _record
+from leat.hooks import state
 
 __all__ = [
     "BucketSampler",
@@ -34,7 +35,7 @@ __all__ = [
     "step",
     "wrap_loader",
 ]
-__version__ = _core.VERSION
+__version__ = _record.VERSION
 
 _on = None  # None: not asked yet
 
@@ -42,16 +43,16 @@ _on = None  # None: not asked yet
 def __getattr__(name):
     """DataLoader, Pad, Concat and data import torch: not before somebody asks for them."""
     if name == "DataLoader":
-        from leat._loader import DataLoader
+        from leat.loader.dataloader import DataLoader
 
         globals()[name] = DataLoader
         return DataLoader
     if name in ("Pad", "Concat"):
-        from leat import _collate
+        from leat.loader import collate
 
-        return getattr(_collate, name)
+        return getattr(collate, name)
     if name == "BucketSampler":
-        from leat._buckets import BucketSampler
+        from leat.loader.bucket_sampler import BucketSampler
 
         return BucketSampler
     if name == "data":
@@ -62,7 +63,7 @@ def __getattr__(name):
 def _recording():
     global _on
     if _on is None:
-        _on = _state.open_recorder()
+        _on = state.open_recorder()
     return _on
 
 
@@ -75,11 +76,11 @@ def _compiling():
 def step():
     """Marks the end of a step. With it in the loop, it alone decides what a step is."""
     if not _compiling() and _recording():
-        if _state.role != _core.ROLE_MAIN or not _state.said.signals & _core.SIGNAL_STEP:
-            _state.speak_main()
-            _state.signals(_core.SIGNAL_STEP)
-        t = _state.now()
-        _state.record(_core.STEP, 0, 0, 0, t, t)
+        if state.role != _record.ROLE_MAIN or not state.said.signals & _record.SIGNAL_STEP:
+            state.speak_main()
+            state.signals(_record.SIGNAL_STEP)
+        t = state.now()
+        state.record(_record.STEP, 0, 0, 0, t, t)
 
 
 class phase:
@@ -93,24 +94,24 @@ class phase:
     def __enter__(self):
         if _compiling():
             return self
-        here = _state.here
+        here = state.here
         if not _recording():
             here.phases = (*here.phases, 0)
             return self
-        _state.name_id(self.name)
-        here.phases = (*here.phases, _state.now())
+        state.name_id(self.name)
+        here.phases = (*here.phases, state.now())
         return self
 
     def __exit__(self, kind, error, trace):
         if _compiling():
             return False
-        here = _state.here
+        here = state.here
         if here.phases:
             t0 = here.phases[-1]
             here.phases = here.phases[:-1]
             if t0:
-                flags = 0 if kind is None else _core.FLAG_ERROR
-                _state.record(_core.NAMED, flags, _state.name_id(self.name), 0, t0)
+                flags = 0 if kind is None else _record.FLAG_ERROR
+                state.record(_record.NAMED, flags, state.name_id(self.name), 0, t0)
         return False
 
     def __call__(self, function):
@@ -125,9 +126,9 @@ class phase:
 def wrap_loader(iterable, name=None):
     """The same iterable, whose batches are seen as those of a DataLoader are. It keeps its length,
     can be iterated again as often as the original, and passes every other attribute through."""
-    from leat import _wrap_loader
+    from leat.hooks.wrap_loader import wrap
 
-    return _wrap_loader.wrap(iterable, name)
+    return wrap(iterable, name)
 
 
 def final_summary(path=None):

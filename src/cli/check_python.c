@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "cli/python_home.h"
+#include "launch/python_home.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -55,7 +55,7 @@ static const char ask_python[] =
 
 static const char load_extension[] =
     "import sys, importlib.util\n"
-    "spec = importlib.util.spec_from_file_location('leat._core', sys.argv[1])\n"
+    "spec = importlib.util.spec_from_file_location('leat._record', sys.argv[1])\n"
     "module = importlib.util.module_from_spec(spec)\n"
     "spec.loader.exec_module(module)\n"
     "sys.stdout.write('loaded=1\\n')\n";
@@ -262,7 +262,7 @@ static void say_leat(struct check_item *item, const char *python)
         return;
     }
     check_fact(item, "folder", json_string(package));
-    char *extension = path_join(package, "_core.abi3.so", NULL);
+    char *extension = path_join(package, "_record.abi3.so", NULL);
     char *inject_dir = path_join(package, "_inject", NULL);
     struct answer answer;
     if (!python) {

@@ -1,8 +1,8 @@
 /* cmd_bench.c: `leat bench`: measures the user's own loader, and says which settings win.
  *
  * The script runs up to the first iteration of its training loader. There its process obeys leat
- * (python/leat/_bench.py), the search (tune/) says what to measure, and at the end the script is
- * given a cached batch to see what the model could take. Nothing is recorded or stored.
+ * (python/leat/bench/agent.py), the search (tune/) says what to measure, and at the end the script
+ * is given a cached batch to see what the model could take. Nothing is recorded or stored.
  */
 #include "cli/cli.h"
 
@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/path.h"
-#include "cli/bench_process.h"
-#include "cli/python_home.h"
-#include "cli/script_command.h"
+#include "launch/bench_process.h"
+#include "launch/python_home.h"
+#include "launch/script_command.h"
 #include "observe/observe.h"
 
 #include <ctype.h>

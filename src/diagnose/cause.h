@@ -4,7 +4,7 @@
 #define LEAT_DIAGNOSE_CAUSE_H
 
 #include "diagnose/rule.h"
-#include "diagnose/what_if.h"
+#include "predict/what_if.h"
 
 #define BUSY_SHARE 0.90 /* verdicts.md: workers busy from here on are the limit */
 /* A batch of two tensors in the process of the loader: an entry of the queue, and for each tensor a

@@ -53,8 +53,8 @@ static int find_cause(const struct scene *s, struct finding *f)
     return 0;
 }
 
-/* What is lowered, docs/loader.md, by its name in the loader's row, _hooks_data.py. Not those that
- * are only with leat.Pad or leat.Concat: the row does not tell the collate_fn. */
+/* What is lowered, docs/loader.md, by its name in the loader's row, hooks/loaders.py. Not those
+ * that are only with leat.Pad or leat.Concat: the row does not tell the collate_fn. */
 static const char *const lowered[] = {"TensorDataset",     "Tensor",         "ndarray",
                                       "leat.data.Tensors", "leat.data.Npy",  "leat.data.Tokens",
                                       "leat.data.Packed",  "leat.data.Hdf5", "leat.data.Lmdb",

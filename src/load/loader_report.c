@@ -1,8 +1,8 @@
 /* loader_report.c: what a loader says of itself: figures, errors, plan. */
-#include "load/engine.h"
+#include "load/loader_report.h"
 
 #include "base/clock.h"
-#include "leat/recorder.h"
+#include "load/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +49,13 @@ size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
 
 /* ---- leat run ---------------------------------------------------------------------------------
  */
+static const struct leat_recorder_calls *recorder = &leat_recorder_calls;
+
+void loader_report_to(const struct leat_recorder_calls *calls)
+{
+    recorder = calls;
+}
+
 static uint32_t recorder_id(const struct leat_loader *l)
 {
     return (uint32_t)l->options.recorder_loader - 1;
@@ -58,8 +65,8 @@ void report_batch(const struct leat_loader *l, const struct slot *slot, int read
 {
     if (l->options.recorder_loader <= 0)
         return;
-    leat_part(recorder_id(l), LEAT_PART_FETCH, slot->read_ns, l->layout.bytes);
-    leat_part(recorder_id(l), LEAT_PART_READY, (uint64_t)ready, 0);
+    recorder->part(recorder_id(l), LEAT_PART_FETCH, slot->read_ns, l->layout.bytes);
+    recorder->part(recorder_id(l), LEAT_PART_READY, (uint64_t)ready, 0);
 }
 
 static void tell_engine(const struct leat_loader *l)
@@ -71,20 +78,20 @@ static void tell_engine(const struct leat_loader *l)
                                     .memory_bytes = l->options.memory_bytes,
                                     .source = l->source->text,
                                     .order = orders[l->options.order]};
-    leat_recorder_engine(recorder_id(l), &info);
+    recorder->engine(recorder_id(l), &info);
 }
 
 /* What was added since the last time, so that several engines of one loader make one sum. */
 void report_stages(struct leat_loader *l)
 {
-    if (l->options.recorder_loader <= 0 || !leat_recording())
+    if (l->options.recorder_loader <= 0 || !recorder->recording())
         return;
     if (l->told.threads != l->active || l->told.ahead != l->options.ahead)
         tell_engine(l);
 #define X(name) .name = l->stats.name - l->told.name,
     struct leat_stages more = {LEAT_STAGES(X)};
 #undef X
-    leat_recorder_stages(recorder_id(l), &more);
+    recorder->stages(recorder_id(l), &more);
     l->told = l->stats;
     l->told.threads = l->active;
     l->told.ahead = l->options.ahead;

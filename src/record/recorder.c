@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/hot.h"
 #include "record/layout.h"
+#include "record/recorder_calls.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -664,3 +665,8 @@ void leat_recorder_fact(const char *key, const char *value)
         if (strcmp(key, places[i].key) == 0)
             copy_text(places[i].place, places[i].bytes, value);
 }
+
+const struct leat_recorder_calls leat_recorder_calls = {.recording = leat_recording,
+                                                        .part = leat_part,
+                                                        .engine = leat_recorder_engine,
+                                                        .stages = leat_recorder_stages};

@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
-#include "diagnose/facts.h"
+#include "facts/facts.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -249,7 +249,7 @@ static void judge_row(struct session *s, uint64_t now_ns)
     rate_estimate(&s->rate, &e);
     double most_s = s->stage == SESSION_CACHED ? CACHED_S : ROW_S;
     enum rate_advice advice = rate_judge(&e, rate_to_beat(s), most_s);
-    /* A second epoch is only begun when the row is ended by itself, see _bench.py. */
+    /* A second epoch is only begun when the row is ended by itself, see bench/agent.py. */
     if (advice != RATE_GO_ON || (s->stage == SESSION_ROW && is_out_of_time(s, now_ns)))
         order_stop(s);
 }

@@ -1,6 +1,6 @@
 /* tune.h: what `leat bench` measures of a loader, and what it makes of it.
  *
- *     user's process (python/leat/_bench.py)            leat
+ *     user's process (python/leat/bench/agent.py)            leat
  *     first iteration of the training loader ── hello ──► session
  *                  ◄── step ──                            │ on a machine with a GPU:
  *         how it copies to its device ─────────────────►  │ that is how rows copy, too

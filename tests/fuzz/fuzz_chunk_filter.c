@@ -4,7 +4,7 @@
  *
  * The buffers are as large as they must be and no larger, so that a sanitizer sees every byte that
  * is written beyond them. */
-#include "load/source/chunk_filter.h"
+#include "load/source/hdf5/chunk_filter.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* fuzz_hdf5_index.c: any bytes as what comes through the pipe from the process that asked libhdf5.
  * The first byte says how many datasets were asked for. What is let through is searched. */
 #include "base/mem.h"
-#include "load/source/hdf5_index.h"
+#include "load/source/hdf5/hdf5_index.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* fuzz_lmdb.c: any bytes as an LMDB file. What is let through is read to its last entry: a refusal
  * has a sentence, and keys and values lie within the file. */
-#include "load/source/lmdb_tree.h"
+#include "load/source/lmdb/lmdb_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * index are read from memory of their very size too, where AddressSanitizer sees it. */
 #include "leat/loader.h"
 
-#include "load/source/tar_header.h"
-#include "load/source/tar_index.h"
+#include "load/source/tar/tar_header.h"
+#include "load/source/tar/tar_index.h"
 
 #include <stdio.h>
 #include <stdlib.h>

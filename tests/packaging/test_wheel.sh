@@ -29,14 +29,14 @@ bin="$work/with blank/venv/bin"
 "$bin/python" -m pip install -q --disable-pip-version-check --no-input --no-index --no-deps "$wheel"
 
 "$bin/leat" --version | grep -q '^leat [0-9]' || fail "leat --version says nothing"
-"$bin/python" -c 'import leat, leat._core' || fail "import leat fails"
+"$bin/python" -c 'import leat, leat._record, leat._engine' || fail "import leat fails"
 # Nothing beyond the C library may be asked of the machine it is brought to.
 ! ldd "$bin/leat" | grep -E 'sqlite|jansson' || fail "leat wants libraries that may not be there"
 # The stable ABI is kept to: every Python from 3.9 on that is at hand loads the same file.
 site=$("$bin/python" -c 'import leat; print(leat.__path__[0])')
 for other in /usr/bin/python3 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 ${LEAT_PYTHONS:-}; do
     "$other" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || continue
-    PYTHONPATH=$(dirname "$site") "$other" -c 'import leat._core' || fail "$other cannot load leat._core"
+    PYTHONPATH=$(dirname "$site") "$other" -c 'import leat._record' || fail "$other cannot load leat._record"
     echo "loads in $("$other" --version 2>&1)"
 done
 

@@ -3,7 +3,7 @@ be copied to and that computes in no time. What only a GPU can show is in tools/
 
 import pytest
 import torch
-from leat import _bench_device
+from leat.bench import device_copies
 from test_bench import bench  # noqa: F401, a fixture
 
 GPU = """
@@ -146,7 +146,7 @@ def test_a_look_at_another_loader(bench):  # noqa: F811
 
 
 def watched(step, batch):
-    watch = _bench_device.Watch(torch)
+    watch = device_copies.Watch(torch)
     watch.begin(batch)
     try:
         step(batch)
@@ -191,7 +191,7 @@ def test_only_what_the_script_copies():
 
 
 def test_a_batch_that_was_fetched_before():
-    watch = _bench_device.Watch(torch)
+    watch = device_copies.Watch(torch)
     first, second = torch.ones(8), torch.ones(8)
     for batch in (first, second):
         watch.begin(batch)

@@ -14,14 +14,14 @@ import lines  # noqa: E402
 
 CALLS = """
 import functools, sys
-from leat import _core
+from leat import _record
 
 def original(tensors, grads=None, *rest, inputs=None, **others):
     if tensors is None:
         raise KeyError("no tensors")
     return tensors, grads, rest, inputs, others
 
-backward = functools.wraps(original)(_core.Backward(original))
+backward = functools.wraps(original)(_record.Backward(original))
 assert backward.__wrapped__ is original and backward.__name__ == "original"
 class Owner:
     call = backward  # no descriptor: as the object that it is, it is not bound

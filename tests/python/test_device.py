@@ -5,7 +5,7 @@ import pickle
 import leat
 import pytest
 import torch
-from leat import _core
+from leat import _engine
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -22,10 +22,10 @@ def test_no_driver_is_said(device):
 @no_gpu
 def test_the_engine_says_it_too():
     x = torch.arange(10)
-    fields = ((None, _core.DTYPE_int64, x.data_ptr(), (10,), (8,)),)
-    source = _core.source_memory(fields, x)
+    fields = ((None, _engine.DTYPE_int64, x.data_ptr(), (10,), (8,)),)
+    source = _engine.source_memory(fields, x)
     with pytest.raises(OSError, match=r"device='cuda': no NVIDIA driver here \(libcuda.so.1\)"):
-        _core.Engine(source, 2, device=1)
+        _engine.Engine(source, 2, device=1)
 
 
 def test_plan_says_how():

@@ -18,7 +18,7 @@ TYPES = "i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 ? >i2 >i4 >i8 >u2 >u4 >u8 >f2 >
 TYPES = [
     text
     for text in TYPES.split()
-    if numpy.dtype(text).newbyteorder("=").name in leat._lowered.NAMES
+    if numpy.dtype(text).newbyteorder("=").name in leat.loader.engine_spec.NAMES
 ]
 FILTERS = {
     "plain": {},
@@ -420,12 +420,12 @@ def test_not_hdf5(tmp_path):
 def test_without_libhdf5(small, monkeypatch, tmp_path):
     """A sentence that names the packages; and a library that is none is passed over."""
     arguments = (os.fsencode(small), (b"x",), (b"x",))
-    source = leat._core.source_hdf5(*arguments, (b"/nowhere.so", *libraries()), 0)
+    source = leat._engine.source_hdf5(*arguments, (b"/nowhere.so", *libraries()), 0)
     assert source.count == 97
     code = (
         f"import sys; sys.path.insert(0, {os.path.dirname(leat.__path__[0])!r})\n"
-        "from leat import _core\n"
-        f"try: _core.source_hdf5({arguments[0]!r}, (b'x',), (b'x',), (), 0)\n"
+        "from leat import _engine\n"
+        f"try: _engine.source_hdf5({arguments[0]!r}, (b'x',), (b'x',), (), 0)\n"
         "except ValueError as error: print(error)\n"
     )
     said = subprocess.run(
@@ -452,9 +452,9 @@ def test_older_library(tmp_path):
         file.create_dataset("x", data=data, chunks=(4, 2), compression="gzip")
     code = (
         f"import sys; sys.path.insert(0, {os.path.dirname(leat.__path__[0])!r})\n"
-        "from leat import _core\n"
+        "from leat import _engine\n"
         "from torch.utils.dlpack import from_dlpack\n"
-        f"s = _core.source_hdf5({os.fsencode(path)!r}, (b'x',), (b'x',), ({os.fsencode(old)!r},), 0)\n"
+        f"s = _engine.source_hdf5({os.fsencode(path)!r}, (b'x',), (b'x',), ({os.fsencode(old)!r},), 0)\n"
         "sys.stdout.buffer.write(from_dlpack(s.read(list(range(50)))[0]).numpy().tobytes())\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout

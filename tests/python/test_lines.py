@@ -327,7 +327,7 @@ LOOKS = """
 import os, time
 import torch
 from torch.utils.data import DataLoader, Dataset
-from leat import _hooks_lines
+from leat.profile import lines
 
 def looks():
     for task in os.listdir("/proc/self/task"):
@@ -346,7 +346,7 @@ def work(seconds):
 OLDER = (
     LOOKS
     + """
-_hooks_lines.DENSE_S = float(os.environ.get("DENSE_S", 1000))  # for those that begin afresh
+lines.DENSE_S = float(os.environ.get("DENSE_S", 1000))  # for those that begin afresh
 
 class Rows(Dataset):
     def __len__(self): return 12
@@ -361,7 +361,7 @@ if __name__ == "__main__":
     for epoch in range(2):
         for _ in loader: pass
         os.environ["DENSE_S"] = "0"
-        _hooks_lines.DENSE_S = 0
+        lines.DENSE_S = 0
 """
 )
 
@@ -378,7 +378,7 @@ def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
 QUICK = (
     LOOKS
     + """
-_hooks_lines.HZ = 2000  # so that 2500 wakes are soon over
+lines.HZ = 2000  # so that 2500 wakes are soon over
 
 class Quick(Dataset):
     def __len__(self): return 10000
@@ -408,12 +408,12 @@ LEAVING = """
 import sys, threading, time
 sys.path.insert(0, sys.argv[1])
 import line_kinds
-from leat import _core
-_core.open()
-_core.role(_core.ROLE_MAIN)
+from leat import _record
+_record.open()
+_record.role(_record.ROLE_MAIN)
 fetcher = line_kinds.make_fetcher(line_kinds.Python())
-_core.time_fetcher(fetcher, len, 0, False, False)
-assert _core.sample_lines(5000)
+_record.time_fetcher(fetcher, len, 0, False, False)
+assert _record.sample_lines(5000)
 batches = []
 def work():
     while True: batches.append(fetcher.fetch([0]))

@@ -9,7 +9,7 @@ EVERYTHING = {"sample", "fetch", "collate", "pickle", "idle"}
 # A _worker_loop whose parameters stand in the opposite order, under other names where asked for.
 LOOP = """
 import inspect
-from leat import _hooks_worker
+from leat.hooks import workers
 from torch.utils.data._utils import worker
 
 plain = worker._worker_loop.__wrapped__
@@ -20,7 +20,7 @@ if {anonymous}:
     made["changed"] = lambda *args: plain(*args[::-1])
 else:
     exec(f"def changed({{', '.join(theirs[::-1])}}): return plain({{', '.join(theirs)}})", made)
-loop = _hooks_worker._make_worker_loop(made["changed"])
+loop = workers._make_worker_loop(made["changed"])
 worker._worker_loop = lambda *args: loop(*args[::-1])
 
 import time
@@ -99,8 +99,8 @@ print(sum(len(x) for x, y in loader))
 # The look at a fresh iterator left out: what it would find, the steps find. Not padded tasks: those
 # differ from torch's own only before the first batch has come.
 BLIND = """
-from leat import _hooks_data
-_hooks_data._queue_of = lambda iterator, fresh=False: iterator._data_queue
+from leat.hooks import loaders
+loaders._queue_of = lambda iterator, fresh=False: iterator._data_queue
 """
 
 
@@ -117,12 +117,12 @@ def test_tasks_of_an_iterator(train, kind, late):
 def test_iterators_without_what_is_asked_of_them(train):
     run = train("""
     from types import SimpleNamespace as Fake
-    from leat import _hooks_data, _patch, _state
+    from leat.hooks import loaders, patch, state
     def reported(iterator):
-        _patch._missing.clear()
-        queue = _hooks_data._queue_of(iterator, fresh=True)
-        _hooks_data._name_queue(iterator, 5)
-        return queue, _patch._missing[:]
+        patch._missing.clear()
+        queue = loaders._queue_of(iterator, fresh=True)
+        loaders._name_queue(iterator, 5)
+        return queue, patch._missing[:]
     assert reported(Fake(_num_workers=0)) == (None, [])
     assert reported(Fake(_num_workers=2)) == (None, ["_data_queue"])
     queue = Fake()
@@ -166,11 +166,12 @@ create = lambda *args: Own(*args[1:])
 def test_fetchers(train, what, workers):
     run = train(
         f"""
-from leat import _core, _hooks_worker
+from leat import _record
+from leat.hooks import workers
 from torch.utils.data import _DatasetKind
 from torch.utils.data._utils import collate, fetch
 {FETCHERS[what]}
-_core.on_create(create, _hooks_worker._dress, collate.default_collate)
+_record.on_create(create, workers._dress, collate.default_collate)
 class Slow(Rows):
     def __getitem__(self, i):
         time.sleep(0.001)
@@ -200,7 +201,7 @@ def test_messages_of_a_worker(train):
     """Triples in the queue: their time is not that of batches as they are known."""
     run = train("""
     import multiprocessing.queues
-    from leat import _hooks_data
+    from leat.hooks import loaders
     class Triples(multiprocessing.queues.Queue):
         def put(self, message, *args):
             super().put((*message, "more"), *args)
@@ -223,11 +224,11 @@ def test_messages_of_a_worker(train):
 
 def test_a_pin_loop_of_another_kind(train):
     run = train("""
-    from leat import _hooks_worker, _patch
+    from leat.hooks import patch, workers
     def changed(source, target): return source, target
-    loop = _hooks_worker._make_pin_loop(changed)
+    loop = workers._make_pin_loop(changed)
     assert loop(1, target=2) == (1, 2) and loop(source=1, target=2) == (1, 2)
-    assert _patch._missing == ["_pin_memory_loop: in_queue"]
+    assert patch._missing == ["_pin_memory_loop: in_queue"]
     """)
     assert run.stderr == ""
 
@@ -244,11 +245,11 @@ def test_a_pin_loop_of_another_kind(train):
 def test_points_that_are_not_there(train, gone, missing):
     """Installed once more, without one of them."""
     run = train(f"""
-    from leat import _hooks_data, _hooks_worker, _patch
+    from leat.hooks import loaders, patch, workers
     from torch.utils.data._utils import pin_memory, worker
-    _patch.remove()
+    patch.remove()
     del {gone}
-    _hooks_worker.install(_hooks_data.samples)
-    assert _patch._missing == [{missing!r}], _patch._missing
+    workers.install(loaders.samples)
+    assert patch._missing == [{missing!r}], patch._missing
     """)
     assert run.stderr == ""

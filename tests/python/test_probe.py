@@ -228,9 +228,9 @@ def test_the_users_own_libraries_stay_in_front(tmp_path):
 def test_a_child_without_it_is_told(tmp_path):
     # Only a process that uses a device is missed; the hooks say so when CUDA wakes up.
     (tmp_path / "train.py").write_text(
-        "from leat import _core\ndef launch(times): pass\n"
+        "from leat import _record\ndef launch(times): pass\n"
         + TRAIN
-        + "_core.signals(_core.SIGNAL_H2D)\n"
+        + "_record.signals(_record.SIGNAL_H2D)\n"
     )
     words = ["env", "-u", "LD_PRELOAD", sys.executable, "train.py"]
     done = leat_run(tmp_path, *words, LEAT_PROBE="1")

@@ -214,8 +214,8 @@ def patched():
 
 originals = [f.__wrapped__ for f in patched()]
 assert optimizer._global_optimizer_pre_hooks
-from leat import _core
-while _core.recording(): pass  # until leat's word is there
+from leat import _record
+while _record.recording(): pass  # until leat's word is there
 """
         + LOOP.format(rows=3)
         + """
@@ -233,12 +233,12 @@ def test_remove_restores_everything(train):
     import threading, sys
     from torch.utils.data import dataloader
     from torch.utils.data._utils import worker
-    from leat import _hooks, _patch
+    from leat.hooks import install, patch
     import torch._dynamo
-    patched = [(o, a) for o, a, w, own in _patch._patches]
+    patched = [(o, a) for o, a, w, own in patch._patches]
     assert len(patched) > 30
     for x, y in DataLoader(Rows(3)): pass
-    _hooks.remove()
+    install.remove()
     for owner, attribute in patched:
         code = getattr(vars(owner).get(attribute), "__code__", None)
         assert code is None or "/leat/_" not in code.co_filename, (owner, attribute)
@@ -287,18 +287,18 @@ def test_every_python(train, python):
     run = train(
         """
         import leat, os
-        from leat import _core
-        assert _core.open() == 0
+        from leat import _record
+        assert _record.open() == 0
         for i in range(101):
-            t0 = _core.now_ns()
-            assert _core.record(_core.BACKWARD, 0, 0, 0, t0)
+            t0 = _record.now_ns()
+            assert _record.record(_record.BACKWARD, 0, 0, 0, t0)
         for batch in leat.wrap_loader(range(23), name="numbers"):
             with leat.phase("think"):
                 pass
             leat.step()
         for bad in ((), (1, 2, 3), (99, 0, 0, 0, 0), ("x", 0, 0, 0, 0), (1, 0, 0, -1, 0)):
             try:
-                _core.record(*bad)
+                _record.record(*bad)
             except (TypeError, ValueError, OverflowError):
                 continue
             raise AssertionError(bad)

@@ -244,7 +244,7 @@ def test_fields_that_are_mistakes(tmp_path):
     ),
 )
 def test_braces_as_bash_expands_them(text):
-    from leat._data_tar import _expanded
+    from leat.data.tar import _expanded
 
     said = subprocess.run(["bash", "-c", f"printf '%s\\n' {text}"], capture_output=True, text=True)
     assert list(_expanded(text)) == said.stdout.split("\n")[:-1]
@@ -368,13 +368,13 @@ def test_memory_of_the_index(tmp_path):
     script = f"""
 import resource, sys
 sys.path.insert(0, {os.path.dirname(os.path.dirname(leat.__file__))!r})
-from leat import _core
+from leat import _engine
 import mmap
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 def heap():
     return sum(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(("RssAnon",)))
 before = heap()
-source = _core.source_tar(({os.fsencode(path)!r},), (), None, 0, None, 60, False, 1)
+source = _engine.source_tar(({os.fsencode(path)!r},), (), None, 0, None, 60, False, 1)
 print(source.count, heap() - before)
 """
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -363,9 +363,9 @@ def test_a_full_disk(server, tmp_path):
 OPEN = """
 import sys
 sys.path.insert(0, {package!r})
-from leat import _core
+from leat import _engine
 print("begin", flush=True)
-source = _core.source_tar(({shard!r},), (), {cache!r}, 0, None, 60, False, 0)
+source = _engine.source_tar(({shard!r},), (), {cache!r}, 0, None, 60, False, 0)
 print(source.count, flush=True)
 """
 

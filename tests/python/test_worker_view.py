@@ -431,8 +431,8 @@ done.set()
 thread.join()
 assert [i for i, _ in got] == list(range(7)), got
 pin_memory.pin_memory([1, 2])  # not on its way to anybody
-from leat import _state
-_state.speak_main()
+from leat.hooks import state
+state.speak_main()
 """
 
 
@@ -447,24 +447,24 @@ def test_the_mark_of_the_maker(train):
     run = train(
         """
 import threading
-from leat import _core
-SAMPLE, COLLATE = _core.PART_SAMPLE, _core.PART_COLLATE
+from leat import _record
+SAMPLE, COLLATE = _record.PART_SAMPLE, _record.PART_COLLATE
 def mark(part):
     return part, threading.get_native_id(), threading.get_ident(), 0
 class Looks(Dataset):
     def __len__(self): return 4
     def __getitem__(self, i):
-        assert _core.made_now() == mark(SAMPLE)
+        assert _record.made_now() == mark(SAMPLE)
         return i
 def collate(items):
-    assert _core.made_now() == mark(COLLATE)
+    assert _record.made_now() == mark(COLLATE)
     return items
 for workers in 0, 2:
     for batch in DataLoader(Looks(), batch_size=2, num_workers=workers, collate_fn=collate):
-        assert _core.made_now()[0] == -1
-    assert _core.made_now()[0] == -1
-""".replace("mark(SAMPLE)", "mark(SAMPLE)[:3] + (_core.made_now()[3],)").replace(
-            "mark(COLLATE)", "mark(COLLATE)[:3] + (_core.made_now()[3],)"
+        assert _record.made_now()[0] == -1
+    assert _record.made_now()[0] == -1
+""".replace("mark(SAMPLE)", "mark(SAMPLE)[:3] + (_record.made_now()[3],)").replace(
+            "mark(COLLATE)", "mark(COLLATE)[:3] + (_record.made_now()[3],)"
         )
     )
     assert run.stderr == ""
@@ -476,10 +476,10 @@ def test_when_leat_has_seen_enough_nothing_is_left(train):
 from multiprocessing import queues, reduction
 from torch.utils.data import _DatasetKind
 from torch.utils.data._utils import fetch, pin_memory, worker
-from leat import _hooks
+from leat.hooks import install
 it = iter(DataLoader(Rows(9)))
 next(it)
-_hooks.remove()
+install.remove()
 assert queues._ForkingPickler is reduction.ForkingPickler
 for thing in (_DatasetKind.create_fetcher, pin_memory.pin_memory, pin_memory._pin_memory_loop,
               worker._worker_loop, fetch._MapDatasetFetcher.fetch):

@@ -26,7 +26,7 @@ def _begin():
     if os.environ.get("LEAT_SOCKET"):
         sys.meta_path.insert(0, _Finder(os.path.dirname(folder)))
     elif os.environ.get("LEAT_BENCH"):
-        finder = _Finder(os.path.dirname(folder), "leat._bench")
+        finder = _Finder(os.path.dirname(folder), "leat.bench.agent")
         finder.watched = {"leat": None, "torch": "install"}
         sys.meta_path.insert(0, finder)
 
@@ -40,7 +40,7 @@ def _same(entry, folder):
 class _Finder:
     """Notices that the modules in `watched` have been imported."""
 
-    def __init__(self, package, hooks="leat._hooks"):
+    def __init__(self, package, hooks="leat.hooks.install"):
         self.package = package
         self.hooks = hooks
         self.watched = {

@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "load/codec/array_value.h"
-#include "load/source/gather.h"
-#include "load/source/npy_header.h"
+#include "load/source/array/gather.h"
+#include "load/source/array/npy_header.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* fake_hdf5.c: a libhdf5 that misbehaves, as the true one may on a damaged file. LEAT_FAKE_HDF5
  * says how. Everything up to H5Fopen and after it does nothing. */
-#include "load/source/hdf5_library.h"
+#include "load/source/hdf5/hdf5_library.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "samples.h"
 
 #include "base/mem.h"
-#include "load/source/chunk_cache.h"
+#include "load/source/hdf5/chunk_cache.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
-#include "load/source/lmdb_tree.h"
+#include "load/source/lmdb/lmdb_tree.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "load/source/hdf5.h"
+#include "load/source/hdf5/hdf5.h"
 
 #include <fcntl.h>
 #include <glob.h>

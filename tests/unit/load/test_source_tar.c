@@ -4,7 +4,7 @@
 #include "samples.h"
 
 #include "base/mem.h"
-#include "load/source/fetch.h"
+#include "load/source/remote/fetch.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

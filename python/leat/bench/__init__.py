@@ -1,0 +1,1 @@
+"""What `leat bench` runs in the user's process."""

@@ -1,0 +1,165 @@
+"""What the user wrote: the call that made a loader, in their own words."""
+
+import ast
+import inspect
+import linecache
+import os
+import re
+import sys
+import weakref
+
+from leat.bench import device_copies
+from leat.hooks import state
+
+_MOST_WORDS = 160
+_calls = weakref.WeakKeyDictionary()  # loader -> (where, name, [[argument, expression]])
+
+
+def remember(loader, args, kwargs):
+    """Called when a loader has been made. Never raises."""
+    try:
+        frame = _users_frame()
+        where = name = ""
+        call = None
+        if frame is not None:
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            where = state.place(path, line, 180)
+            name, call = _read_call(path, line, type(loader), kwargs)
+        if call is None:
+            call = _spell(loader, args, kwargs)
+        _calls[loader] = where, name, call
+    except Exception:
+        pass
+
+
+def _users_frame():
+    frame = sys._getframe(2)
+    while frame is not None and state.is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _parameters(kind):
+    return [p for p in inspect.signature(kind.__init__).parameters if p != "self"]
+
+
+def _read_call(path, line, kind, kwargs):
+    """Name and arguments of the call at a line, as they stand in the source; None where the source
+    does not give them one by one. What came by **settings is spelled out."""
+    source = "".join(linecache.getlines(path))
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return "", None
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.lineno <= line <= node.end_lineno:
+            name = ast.unparse(node.func)
+            # Of calls inside each other, the one of the loader's own name.
+            if name.split(".")[-1] == kind.__name__ or name.endswith("DataLoader"):
+                found = node
+    if found is None:
+        return "", None
+    name = ast.unparse(found.func)
+    if any(isinstance(a, ast.Starred) for a in found.args):
+        return name, None
+    names = _parameters(kind)
+    call = [
+        ["" if i == 0 else names[i], _words(source, value)] for i, value in enumerate(found.args)
+    ]
+    call += [[k.arg, _words(source, k.value)] for k in found.keywords if k.arg]
+    if any(k.arg is None for k in found.keywords):
+        known = {argument for argument, _ in call}
+        call += [[k, _value(k, v)] for k, v in kwargs.items() if k not in known]
+    return name, call
+
+
+def _words(source, node):
+    text = ast.get_source_segment(source, node) or ""
+    return ast.unparse(node) if "\n" in text or not text else text
+
+
+def _spell(loader, args, kwargs):
+    """Without a source that can be read: the values themselves, where they have a short name."""
+    names = _parameters(type(loader))
+    call = [["" if i == 0 else names[i], _value(names[i], v)] for i, v in enumerate(args)]
+    return call + [[name, _value(name, value)] for name, value in kwargs.items()]
+
+
+def _value(name, value):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    if inspect.isfunction(value) or inspect.isclass(value):
+        return value.__qualname__
+    return name
+
+
+def one_line(error):
+    """An exception in a line. What torch wraps around one of a worker is taken off."""
+    text = str(error).strip()
+    kind = type(error).__name__
+    lines = [line for line in text.splitlines() if line.strip()]
+    if "DataLoader worker process" in text and lines:
+        text = lines[-1]
+    else:
+        text = f"{kind}: {lines[0]}" if lines else kind
+    text = text.replace("RuntimeError: DataLoader worker", "worker")
+    text = re.sub(r" \(pid(\(s\))? [\d, ]+\)", "", text)
+    return state.text(text, _MOST_WORDS)
+
+
+def _length(thing):
+    try:
+        return len(thing)
+    except Exception:
+        return None
+
+
+def _context(loader):
+    context = loader.multiprocessing_context
+    if context is None:
+        import multiprocessing
+
+        return multiprocessing.get_start_method()
+    name = getattr(context, "get_start_method", None)
+    return name() if name else str(context)
+
+
+def describe(torch, loader, copies):
+    """The loader, for leat's hello."""
+    where, name, call = _calls.get(loader, ("", "", None))
+    size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    return {
+        "pid": os.getpid(),
+        "torch": str(torch.__version__),
+        "dataset": state.text(type(loader.dataset).__qualname__, 90),
+        "where": where,
+        "call_name": name,
+        "call": call,
+        "context": _context(loader),
+        "num_workers": loader.num_workers,
+        "prefetch_factor": loader.prefetch_factor,
+        "pin_memory": int(bool(loader.pin_memory)),
+        "persistent_workers": int(bool(loader.persistent_workers)),
+        "batch_size": size if isinstance(size, int) else None,
+        "dataset_length": None if copies.iterable else _length(loader.dataset),
+        "epoch_batches": None if copies.iterable else _length(loader),
+        "iterable": int(copies.iterable),
+        "can_batch": int(copies.can_batch),
+        "accelerator": int(copies.accelerator),
+        "leat": int(copies.is_leat()),
+        "local_ranks": int(os.environ.get("LOCAL_WORLD_SIZE") or 1),
+        **describe_way(torch, copies),
+    }
+
+
+def describe_way(torch, copies):
+    """How batches get to the device, and whether leat could bring them there."""
+    way = copies.way
+    there = way.device is not None
+    return {
+        "device": device_copies.spell(torch, way.device) if there else "",
+        "non_blocking": None if way.non_blocking is None else int(way.non_blocking),
+        "copy_bytes": way.bytes(copies.kept) if there and copies.kept is not None else None,
+        "can_leat": int(copies.can_leat()),
+    }

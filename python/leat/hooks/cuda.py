@@ -1,0 +1,131 @@
+"""Copies to the device, waiting for it, and its memory.
+
+Nothing here happens before CUDA itself is initialised by the script: torch calls us then, through
+the list of things it does at that moment. On a machine without CUDA no method is wrapped at all.
+"""
+
+from leat import _record
+from leat.hooks import patch, state
+from leat.hooks.distributed import make_sync
+from leat.hooks.state import now, record
+
+inside = _record.inside
+FETCH = _record.FETCH
+H2D = _record.H2D
+MEMORY = _record.MEMORY
+
+MEMORY_PERIOD_NS = 200_000_000
+
+# Of the allocator: what tensors take, what it has of the device, and what of that is free but lies in
+# pieces, between tensors.
+FIGURES = (
+    ("allocated_bytes", 0),
+    ("reserved_bytes", _record.FLAG_RESERVED),
+    ("inactive_split_bytes", _record.FLAG_SPLIT),
+)
+
+
+def _make_copy(compiling):
+    def make(original):
+        def copy(self, *args, **kwargs):
+            if compiling() or self.is_cuda or inside(FETCH):
+                return original(self, *args, **kwargs)
+            t0 = now()
+            result = original(self, *args, **kwargs)
+            if result.is_cuda:
+                t1 = now()
+                if state.said.in_this_process:
+                    record(H2D, 0, 0, result.numel() * result.element_size(), t0, t1)
+            return result
+
+        return copy
+
+    return make
+
+
+def _make_read(name, compiling):
+    """Reading a value back waits for the device; on a CPU tensor it is nothing."""
+
+    def make(original):
+        sync = make_sync(name, compiling)(original)
+
+        def read(self, *args, **kwargs):
+            if self.is_cuda:
+                return sync(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
+
+        return read
+
+    return make
+
+
+def _uuid(torch, device):
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return "" if uuid is None else "GPU-" + str(uuid)
+
+
+class Memory:
+    """The allocator's figures of the current device, a few times a second."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.devices = {}
+
+    def __call__(self):
+        _record.due(now() + MEMORY_PERIOD_NS)
+        _record.tell_places()
+        cuda = self.torch.cuda
+        if not cuda.is_initialized():
+            return
+        device = cuda.current_device()
+        if device not in self.devices:
+            self.devices[device] = _uuid(self.torch, device)
+            state.fact("devices", ",".join(filter(None, self.devices.values())))
+        stats = cuda.memory_stats_as_nested_dict(device)
+        t = now()  # one moment, one row
+        for key, flag in FIGURES:
+            value = stats.get(key, {}).get("all", {}).get("current", 0)
+            record(MEMORY, flag, device, value, t, t)
+        record(MEMORY, _record.FLAG_RETRIES, device, stats.get("num_alloc_retries", 0), t, t)
+
+
+def install(torch, tick):
+    if not _record.watch_places():
+        patch.missing("lines of CUDA")
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return
+
+    def arrived():
+        try:
+            _install_now(torch, tick)
+        except Exception:
+            patch.missing("cuda")
+
+    try:
+        torch.cuda._lazy_call(arrived)
+    except Exception:
+        patch.missing("cuda")
+
+
+def _install_now(torch, tick):
+    if not tick.active or tick.memory is not None:
+        return
+    compiling = state.dynamo_test(torch)
+    copied = patch.patch(torch.Tensor, "to", _make_copy(compiling), "Tensor.to")
+    copied |= patch.patch(torch.Tensor, "cuda", _make_copy(compiling), "Tensor.cuda")
+    for name in ("item", "cpu", "tolist"):
+        patch.patch(torch.Tensor, name, _make_read(name, compiling), "Tensor." + name)
+    cuda = torch.cuda
+    synced = patch.patch(
+        cuda, "synchronize", make_sync("cuda.synchronize", compiling), "cuda.synchronize"
+    )
+    for name in ("Stream", "Event"):
+        make = make_sync(f"{name}.synchronize", compiling)
+        point = f"cuda.{name}.synchronize"
+        synced |= patch.patch(getattr(cuda, name, None), "synchronize", make, point)
+    if copied:
+        state.signals(_record.SIGNAL_H2D)
+    if synced:
+        state.signals(_record.SIGNAL_SYNC)
+    tick.memory = Memory(torch)
+    _record.due(0)

@@ -1,0 +1,103 @@
+"""Putting wrappers in and taking them out again.
+
+Each patch remembers what was there. A point that a torch version lacks is noted and reported as
+missing; it costs that one signal, not the run. A wrapper that somebody has wrapped in turn is left
+where it is: without a listener its records go nowhere.
+"""
+
+import functools
+import sys
+import types
+
+from leat.hooks import state
+
+_ABSENT = object()
+_patches = []  # (owner, attribute, wrapper, what was in the owner's own dict or _ABSENT)
+_undo = []  # functions that undo what is not an attribute
+_missing = []
+
+
+def missing(point):
+    if point not in _missing:
+        _missing.append(point)
+        state.fact("missing", state.text(", ".join(_missing), 256))
+
+
+def patch(owner, attribute, make, point=None, wraps=True):
+    """Replaces owner.attribute by make(original). Never raises."""
+    try:
+        original = getattr(owner, attribute)
+        wrapper = make(original)
+        if wraps:
+            wrapper = functools.wraps(original)(wrapper)
+        own = vars(owner).get(attribute, _ABSENT)
+        setattr(owner, attribute, wrapper)
+        _patches.append((owner, attribute, wrapper, own))
+        return True
+    except Exception:
+        missing(point or attribute)
+        return False
+
+
+def _codes(code):
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _codes(inner)
+
+
+def _functions(namespace):
+    for value in list(vars(namespace).values()):
+        if isinstance(value, types.FunctionType):
+            yield value
+        elif isinstance(value, type) and value.__module__.startswith("leat."):
+            yield from _functions(value)
+
+
+def hide_from_dynamo(skip_code):
+    """After a graph break Dynamo looks at every function that is called. It knows to leave torch's
+    own alone; this tells it the same of leat's, so that it compiles what it would have compiled."""
+    for name, module in list(sys.modules.items()):
+        if name == "leat" or name.startswith("leat."):
+            for function in _functions(module):
+                for code in _codes(function.__code__):
+                    skip_code(code)
+
+
+def replace(owner, attribute, wrapper, original):
+    """A second name of a function already wrapped."""
+    try:
+        if getattr(owner, attribute, None) is original:
+            setattr(owner, attribute, wrapper)
+            _patches.append((owner, attribute, wrapper, original))
+    except Exception:
+        pass
+
+
+def on_remove(function):
+    _undo.append(function)
+
+
+def remove(only=None):
+    """Takes out all patches, or those on the owner `only`, the last one first."""
+    keep = []
+    while _patches:
+        entry = owner, attribute, wrapper, own = _patches.pop()
+        if only is not None and owner is not only:
+            keep.append(entry)
+            continue
+        try:
+            if vars(owner).get(attribute) is not wrapper:
+                continue
+            if own is _ABSENT:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, own)
+        except Exception:
+            pass
+    _patches.extend(reversed(keep))
+    while only is None and _undo:
+        try:
+            _undo.pop()()
+        except Exception:
+            pass

@@ -1,0 +1,237 @@
+"""Backward, optimizer steps with their closures, GradScaler, clipping, checkpoints.
+
+Optimizers are seen through torch's own global step hooks. The post-hook does not run when step()
+raises, and hooks may nest (an optimizer that wraps another), so a thread keeps one open step: the
+outermost. A pre-hook that finds one open looks whether that step is still on the call stack; if it
+is not, it failed, and is forgotten.
+
+Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled function. They must
+vanish there: the test for compiling() comes first, and is a constant to it. Until Dynamo compiles
+something, the optimizer hooks are functions of C, which cost a step a fraction of Python's.
+"""
+
+import sys
+import threading
+
+from leat import _record
+from leat.hooks import patch, state
+from leat.hooks.state import here, now, record
+
+ERROR = _record.FLAG_ERROR
+OPTIMIZER = _record.OPTIMIZER
+begin = _record.begin
+end = _record.end
+begin_step = _record.begin_step
+end_step = _record.end_step
+
+optimizers = state.Serials()
+
+
+def _nested():
+    """For a step while a backward is open in the process: whether it is part of it. The recorder
+    knows of steps in the thread of the backward itself; on a GPU autograd runs in threads of its
+    own, and those are not Python's."""
+    if _record.inside(_record.BACKWARD):
+        return False
+    return isinstance(threading.current_thread(), threading._DummyThread)
+
+
+def _number(optimizer):
+    """A small number for each optimizer. It is kept in the object, whose memory is warm; torch
+    neither saves nor copies it."""
+    try:
+        return optimizer._leat
+    except AttributeError:
+        number = optimizers.get(optimizer)
+        try:
+            optimizer._leat = number
+        except Exception:
+            pass
+        return number
+
+
+def _correct_steps(step_frame):
+    """A step begins while another seems to be open. All of them run in the same code, torch's
+    wrapper around step(), so the call stack tells which are: one that is not there has failed, and
+    is forgotten."""
+    code = step_frame.f_code
+    frame = step_frame
+    steps = here.scalers
+    while frame is not None:
+        steps += frame.f_code is code
+        frame = frame.f_back
+    if steps > 1:
+        _record.steps(steps)
+    else:
+        _record.drop(OPTIMIZER)
+        begin(OPTIMIZER)
+
+
+def _time_closure(closure, number):
+    def timed(*args, **kwargs):
+        flags = ERROR
+        t0 = now()
+        try:
+            result = closure(*args, **kwargs)
+            flags = 0
+            return result
+        finally:
+            record(_record.CLOSURE, flags, number, 0, t0)
+
+    return timed
+
+
+def _with_closure(optimizer, args, kwargs):
+    """The arguments of step() with its closure timed, or None when there is none."""
+    if len(args) > 1:
+        if callable(args[1]):
+            timed = _time_closure(args[1], _number(optimizer))
+            return (args[0], timed, *args[2:]), kwargs
+    elif callable(kwargs.get("closure")):
+        timed = _time_closure(kwargs["closure"], _number(optimizer))
+        return args, {**kwargs, "closure": timed}
+    return None
+
+
+def _begin_rare(optimizer, args, kwargs):
+    """A step with arguments, or inside another: what begin_step() leaves to Python."""
+    changed = _with_closure(optimizer, args, kwargs)
+    if not begin(OPTIMIZER):
+        frame = sys._getframe(1)
+        _correct_steps(frame.f_back if frame.f_globals is globals() else frame)
+    return changed
+
+
+def _hook_steps(optimizer, compiling):
+    """Puts the hooks of optimizers in. Returns a function that is to be called before Dynamo
+    compiles anything: it may trace a step, and can trace only Python."""
+    _record.on_step(_begin_rare, _number, _nested)
+    pre = optimizer.register_optimizer_step_pre_hook(begin_step)
+    patch.on_remove(pre.remove)
+    post = optimizer.register_optimizer_step_post_hook(end_step)
+    patch.on_remove(post.remove)
+
+    def before(optimizer, args, kwargs):
+        return None if compiling() else begin_step(optimizer, args, kwargs)
+
+    def after(optimizer, args, kwargs):
+        if not compiling():
+            end_step(optimizer, args, kwargs)
+
+    def prepare():
+        for handle, hook in ((pre, before), (post, after)):
+            hooks = handle.hooks_dict_ref()
+            if hooks is not None and handle.id in hooks:
+                hooks[handle.id] = hook
+
+    return prepare
+
+
+_before_compiling = []
+
+
+def prepare_for_dynamo():
+    """Dynamo is about to compile. Never raises."""
+    try:
+        while _before_compiling:
+            _before_compiling.pop()()
+    except Exception:
+        patch.missing("optimizer hooks")
+
+
+def make_scaler_step(compiling):
+    def make(original):
+        def step(self, optimizer, *args, **kwargs):
+            if compiling():
+                return original(self, optimizer, *args, **kwargs)
+            if not begin(OPTIMIZER) and not here.scalers:  # a step that failed is still open
+                _record.drop(OPTIMIZER)
+                begin(OPTIMIZER)
+            here.scalers += 1
+            flags = ERROR
+            try:
+                result = original(self, optimizer, *args, **kwargs)
+                flags = 0
+                return result
+            finally:
+                _record.steps(here.scalers)  # those inside have ended, or failed
+                here.scalers -= 1
+                end(OPTIMIZER, flags, _number(optimizer), 0)
+
+        return step
+
+    return make
+
+
+def make_named(name, compiling):
+    """A known span, outermost only; `name` may be a phase, which is then charged."""
+    inside = "in_" + name
+    setattr(type(here), inside, False)
+
+    def make(original):
+        def named(*args, **kwargs):
+            if compiling() or getattr(here, inside):
+                return original(*args, **kwargs)
+            setattr(here, inside, True)
+            number = state.name_id(name)
+            flags = ERROR
+            t0 = now()
+            try:
+                result = original(*args, **kwargs)
+                flags = 0
+                return result
+            finally:
+                record(_record.NAMED, flags, number, 0, t0)
+                setattr(here, inside, False)
+
+        return named
+
+    return make
+
+
+def _patch_both(first, second, attribute, make, point):
+    """A function that torch offers under two names."""
+    original = getattr(second, attribute, None)
+    if patch.patch(second, attribute, make, point):
+        patch.replace(first, attribute, getattr(second, attribute), original)
+
+
+# Modules other than torch's own that write checkpoints, and the functions of theirs that do.
+SAVERS = {
+    "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save", "save_state_dict"),
+    "safetensors.torch": ("save", "save_file", "save_model"),
+}
+
+
+def install_savers(module, torch):
+    make = make_named("checkpoint", state.dynamo_test(torch))
+    for name in SAVERS[module.__name__]:
+        if hasattr(module, name):
+            patch.patch(module, name, make, f"{module.__name__}.{name}")
+
+
+def install(torch):
+    compiling = state.dynamo_test(torch)
+    if patch.patch(torch.autograd, "backward", _record.Backward, "autograd.backward"):
+        state.signals(_record.SIGNAL_BACKWARD)
+
+    try:
+        from torch.optim import optimizer
+
+        _before_compiling.append(_hook_steps(optimizer, compiling))
+        state.signals(_record.SIGNAL_OPTIMIZER)
+    except Exception:
+        patch.missing("optimizer hooks")
+
+    scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
+    if scaler is None:  # before torch 2.3
+        scaler = getattr(torch.cuda.amp, "GradScaler", None)
+    make = make_scaler_step(compiling)
+    patch.patch(scaler, "step", make, "GradScaler.step")
+
+    make = make_named("checkpoint", compiling)
+    _patch_both(torch, torch.serialization, "save", make, "torch.save")
+    utils = torch.nn.utils
+    make = make_named("optimizer", compiling)
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        _patch_both(utils, utils.clip_grad, name, make, name)

@@ -1,0 +1,1 @@
+"""leat.DataLoader: its Python side."""

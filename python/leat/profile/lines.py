@@ -1,0 +1,122 @@
+"""What the sampler of lines (line_sampler.c) has to ask Python: what a piece of code is, once for each.
+
+The sampler reads stacks by itself. For every code object that it meets for the first time it calls
+describe(), between two batches, and keeps the answer; from then on it needs Python no more.
+"""
+
+import dis
+import linecache
+import os
+import re
+import time
+
+from leat import _record
+from leat.hooks import patch, state
+
+HZ = 100  # what it costs: docs/profiler.md
+DENSE_S = 10  # a worker of a loader that is older looks less often from its start on
+
+# The answers; user_lines.c has the same numbers.
+USER, INLINE, LIBRARY, DECODE, FETCHER, LOADER, HOOK = range(7)
+
+# Libraries whose frames decode images, whatever they do. In PIL that is the loading of a file: the
+# rest of it transforms.
+_DECODERS = re.compile(
+    r"[/\\](PIL[/\\](ImageFile|\w+ImagePlugin)\.py$|torchvision[/\\]io[/\\]|imageio[/\\]"
+    r"|simplejpeg[/\\]|turbojpeg(\.py$|[/\\])|pillow_heif[/\\]|rawpy[/\\])"
+)
+# Decoders without a frame of their own are known by the line that calls them.
+_CALLS = re.compile(
+    r"\b(imread|imreadmulti|imdecode|imdecodemulti|decode_jpeg|decode_png|decode_image)\s*\("
+)
+# Code of its own only to Python: to the user it is part of the line it stands on.
+_INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
+_FETCH = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
+_LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
+
+
+def start(begun):
+    """In a process that is about to make batches, of a loader that was first iterated then
+    (time.monotonic(); 0: nobody knows); again does nothing."""
+    seldom = begun > 0 and time.monotonic() - begun > DENSE_S
+    if not _record.sample_lines(HZ, seldom):
+        patch.missing("lines")
+
+
+def _kind(code):
+    path = code.co_filename
+    if path.endswith(_FETCH):
+        return FETCHER
+    if path.endswith(_LOADER):
+        return LOADER
+    if path.startswith(state._HOME) or path in ("<shim>", "<trampoline>"):
+        return HOOK
+    if code.co_name == "<interpreter trampoline>":
+        return HOOK
+    if _DECODERS.search(path):
+        return DECODE
+    if state.is_library(path):
+        return LIBRARY
+    return INLINE if code.co_name in _INLINE else USER
+
+
+def _starts(code):
+    """(position, line) where lines begin, in the order of the instructions."""
+    if hasattr(code, "co_lines"):  # 3.10
+        return [(start, line) for start, _, line in code.co_lines() if line is not None]
+    return list(dis.findlinestarts(code))
+
+
+def _tail(text, most):
+    """The end of a text, when it is too long for a place of `most` bytes: there is what tells it
+    from others."""
+    raw = text.replace("\0", " ").encode("utf-8", "replace")
+    if len(raw) < most:
+        return raw
+    return ("..." + raw[-(most - 4) :].decode("utf-8", "ignore")).encode("utf-8")
+
+
+def describe(code):
+    """(kind, file, function, (position, line, calls a decoder, ...)) of a code object."""
+    kind = _kind(code)
+    numbers = []
+    decodes = {}
+    for start, line in _starts(code):
+        if line not in decodes:
+            source = linecache.getline(code.co_filename, line) if kind in (USER, INLINE) else ""
+            decodes[line] = bool(_CALLS.search(source))
+        numbers += [start, line, int(decodes[line])]
+    name = getattr(code, "co_qualname", code.co_name)
+    return (
+        kind,
+        _tail(state.short_path(code.co_filename), 152),
+        _tail(name, 48),
+        tuple(numbers),
+    )
+
+
+# Three calls of different functions, at different places in each: see python_stack.h.
+
+
+def _inner(probe, situation):
+    return probe(situation)
+
+
+def _middle(probe, situation):
+    first = situation
+    again = first
+    return _inner(probe, again)
+
+
+def _outer(probe, situation):
+    first = probe
+    second = first
+    third = second
+    again = situation
+    return _middle(third, again)
+
+
+def probe(call):
+    """Calls call(0), and then call(1) by way of C."""
+    _outer(call, 0)
+    return max(map(lambda situation: _outer(call, situation), [1]))

@@ -1,0 +1,452 @@
+/* record_module.c: the recorder (include/leat/recorder.h) as a Python module.
+ *
+ * Arguments, GIL and exceptions; what is recorded and when is decided in the Python files beside
+ * it, how it is recorded in src/record. Built against the limited API of Python 3.9, so that one
+ * file serves every interpreter a user may bring.
+ *
+ * begin() and end() are called a handful of times in every training step, each time with caches
+ * that the training has just filled with its own: what they cost is the memory they touch. So what
+ * a thread is inside of, and since when, is kept here and not in Python objects, and arguments are
+ * taken straight from the tuple, without PyArg_ParseTuple.
+ */
+#include "record_module.h"
+
+#include "record/recorder_calls.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+
+static __thread struct here this_thread;
+
+static PyObject *on_first;      /* owned; called before a thread's first span of training */
+HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
+HOT_DATA static uint64_t due_ns = UINT64_MAX;
+HOT_DATA vectorcall_fn *core_vectorcall;
+
+HOT struct here *core_here(void)
+{
+    return &this_thread;
+}
+
+static PyObject *core_open(PyObject *self, PyObject *unused)
+{
+    int result;
+    Py_BEGIN_ALLOW_THREADS;
+    result = leat_recorder_open();
+    Py_END_ALLOW_THREADS;
+    return PyLong_FromLong(result);
+}
+
+static PyObject *core_close(PyObject *self, PyObject *unused)
+{
+    places_tell();
+    leat_recorder_close();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_recording(PyObject *self, PyObject *unused)
+{
+    return PyBool_FromLong(leat_recording());
+}
+
+static PyObject *core_now_ns(PyObject *self, PyObject *unused)
+{
+    return PyLong_FromUnsignedLongLong(leat_now_ns());
+}
+
+static PyObject *core_record(PyObject *self, PyObject *args)
+{
+    Py_ssize_t count = PyTuple_Size(args);
+    if (count < 5 || count > 6) {
+        PyErr_SetString(PyExc_TypeError, "record(kind, flags, id, arg, t0[, t1]) takes 5 or 6");
+        return NULL;
+    }
+    /* The time is taken before anything else, so that the span does not contain the record. */
+    uint64_t t1 = count == 5 ? leat_now_ns() : PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 5));
+    unsigned long kind = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 0));
+    unsigned long flags = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 1));
+    unsigned long id = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 2));
+    uint64_t arg = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 3));
+    uint64_t t0 = PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 4));
+    if (PyErr_Occurred())
+        return NULL;
+    if (kind >= LEAT_REC_KINDS) {
+        PyErr_Format(PyExc_ValueError, "record: there is no kind %lu", kind);
+        return NULL;
+    }
+    if (kind != LEAT_REC_NONE) /* the hooks time their own path with a record that says nothing */
+        leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t0, t1);
+    return PyBool_FromLong(leat_recording());
+}
+
+/* Kinds, flags and most ids are small integers, of which Python keeps one object each, side by
+ * side. Knowing where spares the calls that unpack them: in a training step their code is never in
+ * cache. A value that is not one of them is unpacked as always. */
+enum { SMALL = 64 };
+static PyObject *small[SMALL]; /* owned; 0 .. SMALL - 1 */
+
+HOT static int small_int(PyObject *value)
+{
+    ptrdiff_t stride = (char *)small[1] - (char *)small[0];
+    ptrdiff_t from_first = (char *)value - (char *)small[0];
+    if (stride > 0 && from_first >= 0 && from_first < SMALL * stride) {
+        ptrdiff_t index = from_first / stride;
+        if (small[index] == value)
+            return (int)index;
+    }
+    return -1;
+}
+
+static int fill_small(void)
+{
+    for (int i = 0; i < SMALL; i++)
+        if (!(small[i] = PyLong_FromLong(i)))
+            return -1;
+    return 0;
+}
+
+HOT uint64_t core_unpack(PyObject *value)
+{
+    int quick = value ? small_int(value) : 0;
+    return quick >= 0 ? (uint64_t)quick : PyLong_AsUnsignedLongLong(value);
+}
+
+static long kind_of(PyObject *value)
+{
+    int quick = small_int(value);
+    long kind = quick >= 0 ? quick : PyLong_AsLong(value);
+    if (kind >= 0 && kind < LEAT_REC_KINDS)
+        return kind;
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "there is no kind %ld", kind);
+    return -1;
+}
+
+COLD int core_speak_first(void)
+{
+    this_thread.spoken = 1;
+    if (!on_first)
+        return 0;
+    PyObject *args = PyTuple_New(0);
+    PyObject *result = args ? PyObject_Call(on_first, args, NULL) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+HOT int core_begin(struct here *here, enum leat_record_kind kind)
+{
+    const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
+                              1u << LEAT_REC_OPTIMIZER;
+    if (kind == LEAT_REC_OPTIMIZER)
+        here->steps++;
+    if (here->inside & 1u << kind)
+        return 0;
+    if (!here->spoken && 1u << kind & training && core_speak_first() < 0)
+        PyErr_Clear();
+    here->inside |= 1u << kind;
+    if (kind == LEAT_REC_BACKWARD)
+        leat_recorder_nest(1);
+    if (kind == LEAT_REC_FETCH)
+        here->loader = LOADER_UNKNOWN;
+    here->t0_ns[kind] = leat_now_ns();
+    return 1;
+}
+
+HOT void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
+                  uint64_t arg, uint64_t t1)
+{
+    if (!(here->inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here->steps > 0))
+        return;
+    here->inside &= ~(1u << kind);
+    if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
+        leat_record(kind, flags, id, arg, here->t0_ns[kind], t1);
+    if (kind == LEAT_REC_BACKWARD)
+        leat_recorder_nest(-1);
+}
+
+COLD static void call_tick(void)
+{
+    PyObject *result = PyObject_CallFunctionObjArgs(tick, NULL);
+    if (!result)
+        PyErr_Clear();
+    Py_XDECREF(result);
+}
+
+HOT void core_tick(uint64_t now_ns)
+{
+    if (places_asked())
+        places_tell();
+    if (tick && (now_ns >= due_ns || !leat_recording()))
+        call_tick();
+}
+
+static PyObject *core_collective(PyObject *self, PyObject *begins)
+{
+    leat_clock_mark(begins == Py_True ? LEAT_CLOCK_COLLECTIVE : LEAT_CLOCK_RESUMED);
+    Py_RETURN_NONE;
+}
+
+static PyObject *begin(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    return kind < 0 ? NULL : PyBool_FromLong(core_begin(core_here(), (enum leat_record_kind)kind));
+}
+
+static PyObject *end(PyObject *self, PyObject *args)
+{
+    uint64_t t1 = leat_now_ns();
+    PyObject *last = PyTuple_GetItem(args, 3); /* NULL with an exception when there are fewer */
+    long kind = last ? kind_of(PyTuple_GetItem(args, 0)) : -1;
+    if (kind < 0)
+        return NULL;
+    uint64_t flags = core_unpack(PyTuple_GetItem(args, 1));
+    uint64_t id = core_unpack(PyTuple_GetItem(args, 2));
+    uint64_t arg = core_unpack(last);
+    if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
+        return NULL;
+    core_end(core_here(), (enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t1);
+    core_tick(t1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_inside(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    return kind < 0 ? NULL : PyBool_FromLong(this_thread.inside >> kind & 1);
+}
+
+static PyObject *core_steps(PyObject *self, PyObject *value)
+{
+    long steps = PyLong_AsLong(value);
+    if (steps == -1 && PyErr_Occurred())
+        return NULL;
+    this_thread.steps = (int)steps;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_drop(PyObject *self, PyObject *value)
+{
+    long kind = kind_of(value);
+    if (kind < 0)
+        return NULL;
+    this_thread.inside &= ~(1u << kind);
+    if (kind == LEAT_REC_OPTIMIZER)
+        this_thread.steps = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_waits(PyObject *self, PyObject *unused)
+{
+    uint32_t blocked = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_SYNC;
+    return PyBool_FromLong(this_thread.spoken && !(this_thread.inside & blocked));
+}
+
+static PyObject *core_forget(PyObject *self, PyObject *unused)
+{
+    Py_XDECREF(this_thread.serves);
+    this_thread = (struct here){.loader = LOADER_UNKNOWN};
+    making_forget();
+    train_forget();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_on_first(PyObject *self, PyObject *callable)
+{
+    core_keep(&on_first, callable);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_on_tick(PyObject *self, PyObject *callable)
+{
+    core_keep(&tick, callable);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_set_due(PyObject *self, PyObject *value)
+{
+    uint64_t ns = PyLong_AsUnsignedLongLong(value);
+    if (PyErr_Occurred())
+        return NULL;
+    due_ns = ns;
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_nest(PyObject *self, PyObject *change)
+{
+    long value = PyLong_AsLong(change);
+    if (value == -1 && PyErr_Occurred())
+        return NULL;
+    leat_recorder_nest((int)value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_name(PyObject *self, PyObject *args)
+{
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s", &name))
+        return NULL;
+    return PyLong_FromUnsignedLong(leat_recorder_name(name));
+}
+
+static PyObject *core_loader(PyObject *self, PyObject *args)
+{
+    struct leat_loader_info info = {0};
+    const char *dataset, *where;
+    long long length;
+    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable, own;
+    if (!PyArg_ParseTuple(args, "Liiiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
+                          &pin_memory, &persistent_workers, &iterable, &own, &dataset, &where))
+        return NULL;
+    info.dataset_length = length;
+    info.batch_size = batch_size;
+    info.num_workers = num_workers;
+    info.prefetch_factor = prefetch_factor;
+    info.pin_memory = pin_memory;
+    info.persistent_workers = persistent_workers;
+    info.iterable = iterable;
+    info.own = own;
+    snprintf(info.dataset, sizeof info.dataset, "%s", dataset);
+    snprintf(info.where, sizeof info.where, "%s", where);
+    return PyLong_FromUnsignedLong(leat_recorder_loader(&info));
+}
+
+static PyObject *core_role(PyObject *self, PyObject *args)
+{
+    int role, worker_id = -1;
+    if (!PyArg_ParseTuple(args, "i|i", &role, &worker_id))
+        return NULL;
+    if (role < LEAT_ROLE_OTHER || role > LEAT_ROLE_WORKER) {
+        PyErr_Format(PyExc_ValueError, "role: there is no role %d", role);
+        return NULL;
+    }
+    leat_recorder_role((enum leat_role)role, worker_id);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_rank(PyObject *self, PyObject *args)
+{
+    int rank, local_rank, world_size;
+    if (!PyArg_ParseTuple(args, "iii", &rank, &local_rank, &world_size))
+        return NULL;
+    leat_recorder_rank(rank, local_rank, world_size);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_signals(PyObject *self, PyObject *signals)
+{
+    unsigned long value = PyLong_AsUnsignedLong(signals);
+    if (PyErr_Occurred())
+        return NULL;
+    leat_recorder_signals((unsigned)value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_cost(PyObject *self, PyObject *cost_ns)
+{
+    unsigned long long value = PyLong_AsUnsignedLongLong(cost_ns);
+    if (PyErr_Occurred())
+        return NULL;
+    leat_recorder_cost(value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_fact(PyObject *self, PyObject *args)
+{
+    const char *key, *value;
+    if (!PyArg_ParseTuple(args, "ss", &key, &value))
+        return NULL;
+    leat_recorder_fact(key, value);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef core_methods[] = {
+    {"open",       core_open,       METH_NOARGS,  "open() -> 0, or a negative errno."                       },
+    {"close",      core_close,      METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
+    {"recording",  core_recording,  METH_NOARGS,  "recording() -> bool."                                    },
+    {"now_ns",     core_now_ns,     METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
+    {"record",     core_record,     METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
+    {"begin",      begin,           METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",        end,             METH_VARARGS, "end(kind, flags, id, arg)."                              },
+    {"collective", core_collective, METH_O,
+     "collective(begins): of this thread, for the GPU's clock."                                             },
+    {"inside",     core_inside,     METH_O,       "inside(kind) -> whether this thread is in such a span."  },
+    {"steps",      core_steps,      METH_O,       "steps(count): how many optimizer steps are really open." },
+    {"drop",       core_drop,       METH_O,       "drop(kind): the span is over, and was nothing."          },
+    {"waits",      core_waits,      METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
+    {"forget",     core_forget,     METH_NOARGS,  "forget(): after a fork, in the child."                   },
+    {"on_first",   core_on_first,   METH_O,       "on_first(callable): before a thread's first span."       },
+    {"on_tick",    core_on_tick,    METH_O,       "on_tick(callable): what due() is for."                   },
+    {"due",        core_set_due,    METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
+    {"nest",       core_nest,       METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
+    {"name",       core_name,       METH_VARARGS, "name(text) -> id."                                       },
+    {"loader",     core_loader,     METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
+    {"role",       core_role,       METH_VARARGS, "role(role[, worker_id])."                                },
+    {"rank",       core_rank,       METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
+    {"signals",    core_signals,    METH_O,       "signals(bits): adds to those already set."               },
+    {"cost",       core_cost,       METH_O,       "cost(ns_per_record)."                                    },
+    {"fact",       core_fact,       METH_VARARGS, "fact(key, value)."                                       },
+    {NULL,         NULL,            0,            NULL                                                      },
+};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_record",
+    .m_doc = "leat's recorder; see include/leat/recorder.h.",
+    .m_size = -1,
+    .m_methods = core_methods,
+};
+
+/* Kinds by their name in recorder.h's list, the rest with a prefix that says what they are. */
+static int add_constants(PyObject *module)
+{
+    int bad = PyModule_AddStringConstant(module, "VERSION", LEAT_VERSION);
+    PyObject *calls = PyCapsule_New((void *)&leat_recorder_calls, LEAT_RECORDER_CAPSULE, NULL);
+    if (!calls || PyModule_AddObject(module, "calls", calls) < 0) {
+        Py_XDECREF(calls);
+        return -1;
+    }
+#define ADD(name, value) bad |= PyModule_AddIntConstant(module, name, value)
+    ADD("NONE", LEAT_REC_NONE);
+#define X(name, text) ADD(#name, LEAT_REC_##name);
+    LEAT_RECORD_KINDS(X)
+#undef X
+    ADD("FLAG_END", LEAT_REC_END);
+    ADD("FLAG_NOGRAD", LEAT_REC_NOGRAD);
+    ADD("FLAG_ERROR", LEAT_REC_ERROR);
+    ADD("FLAG_NESTED", LEAT_REC_NESTED);
+    ADD("FLAG_RESERVED", LEAT_REC_RESERVED);
+    ADD("FLAG_SPLIT", LEAT_REC_SPLIT);
+    ADD("FLAG_RETRIES", LEAT_REC_RETRIES);
+    ADD("SIGNAL_FETCH", LEAT_SIGNAL_FETCH);
+    ADD("SIGNAL_BACKWARD", LEAT_SIGNAL_BACKWARD);
+    ADD("SIGNAL_OPTIMIZER", LEAT_SIGNAL_OPTIMIZER);
+    ADD("SIGNAL_SYNC", LEAT_SIGNAL_SYNC);
+    ADD("SIGNAL_H2D", LEAT_SIGNAL_H2D);
+    ADD("SIGNAL_WORKER", LEAT_SIGNAL_WORKER);
+    ADD("SIGNAL_STEP", LEAT_SIGNAL_STEP);
+#define X(name, text) ADD("PART_" #name, LEAT_PART_##name);
+    LEAT_PARTS(X)
+#undef X
+    ADD("ROLE_OTHER", LEAT_ROLE_OTHER);
+    ADD("ROLE_MAIN", LEAT_ROLE_MAIN);
+    ADD("ROLE_WORKER", LEAT_ROLE_WORKER);
+#undef ADD
+    return bad;
+}
+
+PyMODINIT_FUNC PyInit__record(void); /* called by its name only */
+
+PyMODINIT_FUNC PyInit__record(void)
+{
+    core_vectorcall = (vectorcall_fn *)dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
+    PyObject *module = PyModule_Create(&core_module);
+    if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
+                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||
+                   sampler_add(module) < 0 || places_add(module) < 0)) {
+        Py_DECREF(module);
+        module = NULL;
+    }
+    return module;
+}

@@ -1,0 +1,272 @@
+/* facts_input.c: what happens inside the input path: parts of making a batch, their distribution,
+ * and the lines of code. Rows are per loader and worker; readers want sums over workers, and
+ * quantiles of them, which merging the bins gives exactly up to a bin's width. */
+#include "facts_load.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int int_or_minus(const struct store_row *row, int column)
+{
+    return store_column_is_null(row, column) ? -1 : (int)store_column_int(row, column);
+}
+
+/* A part that this leat does not know gets no rows of its own, rather than another's. */
+static enum leat_part part_of(const struct store_row *row, int column)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        LEAT_PARTS(X)
+#undef X
+    };
+    const char *text = store_column_text(row, column);
+    for (int i = 0; text && i < LEAT_PARTS_COUNT; i++)
+        if (strcmp(names[i], text) == 0)
+            return (enum leat_part)i;
+    return LEAT_PARTS_COUNT;
+}
+
+static void fill_part(const struct store_row *row, void *item)
+{
+    struct input_part *p = item;
+    p->pid = store_column_int(row, 0);
+    p->loader = int_or_minus(row, 1);
+    p->worker = int_or_minus(row, 2);
+    p->part = part_of(row, 3);
+    double unit = p->part == LEAT_PART_READY ? 1 : 1e6;
+    p->n = store_column_int(row, 4);
+    p->total_ms = store_column_real(row, 5) / unit;
+    p->max_ms = store_column_real(row, 6) / unit;
+    p->bytes = store_column_real(row, 7);
+}
+
+static void fill_bin(const struct store_row *row, void *item)
+{
+    struct input_bin *b = item;
+    b->pid = store_column_int(row, 0);
+    b->loader = int_or_minus(row, 1);
+    b->worker = int_or_minus(row, 2);
+    b->part = part_of(row, 3);
+    b->bin = (int)store_column_int(row, 4);
+    b->n = store_column_real(row, 5);
+}
+
+static double ms_or_zero(const struct store_row *row, int column)
+{
+    return store_column_is_null(row, column) ? 0 : store_column_real(row, column) / 1e6;
+}
+
+static void fill_line(const struct store_row *row, void *item)
+{
+    struct input_line *l = item;
+    const char *file = store_column_text(row, 6), *function = store_column_text(row, 8);
+    l->pid = store_column_int(row, 0);
+    l->loader = int_or_minus(row, 1);
+    l->worker = int_or_minus(row, 2);
+    l->id = int_or_minus(row, 3);
+    l->below = int_or_minus(row, 4);
+    l->part = part_of(row, 5);
+    snprintf(l->file, sizeof l->file, "%s", file ? file : "");
+    l->line = int_or_minus(row, 7);
+    snprintf(l->function, sizeof l->function, "%s", function ? function : "");
+    l->samples = store_column_int(row, 9);
+    l->ms = ms_or_zero(row, 10);
+    l->read_ms = ms_or_zero(row, 11);
+    l->decode_ms = ms_or_zero(row, 12);
+    l->blocked_ms = ms_or_zero(row, 13);
+}
+
+int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_err *err)
+{
+    int r = facts_load_table(reader,
+                             "SELECT pid, loader, worker, part, n, total_ns, max_ns, bytes"
+                             " FROM input_parts ORDER BY pid, loader, worker, part",
+                             sizeof *f->input_parts, fill_part, &f->input_parts,
+                             &f->input_part_count, err);
+    if (r >= 0)
+        r = facts_load_table(reader,
+                             "SELECT pid, loader, worker, part, bin, n FROM input_hist"
+                             " ORDER BY pid, loader, worker, part, bin",
+                             sizeof *f->input_bins, fill_bin, &f->input_bins, &f->input_bin_count,
+                             err);
+    if (r >= 0)
+        r = facts_load_table(reader,
+                             "SELECT pid, loader, worker, id, below, part, file, line, function,"
+                             " samples, ns, read_ns, decode_ns, blocked_ns FROM input_lines"
+                             " ORDER BY pid, loader, worker, id",
+                             sizeof *f->input_lines, fill_line, &f->input_lines,
+                             &f->input_line_count, err);
+    return r;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* Rows whose loader could not be told are those of the only loader there is. */
+static int is_only_loader(const struct facts *f, int64_t pid, int loader)
+{
+    int others = 0;
+    for (size_t i = 0; i < f->loader_count; i++)
+        others += f->loaders[i].pid == pid && f->loaders[i].loader != loader;
+    return others == 0;
+}
+
+struct wanted {
+    int64_t pid;
+    int loader, worker, with_unknown;
+};
+
+static struct wanted want(const struct facts *f, int64_t pid, int loader, int worker)
+{
+    return (struct wanted){pid, loader, worker, is_only_loader(f, pid, loader)};
+}
+
+static int matches(const struct wanted *w, int64_t pid, int loader, int worker)
+{
+    if (pid != w->pid || (loader != w->loader && !(loader == -1 && w->with_unknown)))
+        return 0;
+    return w->worker == FACTS_ALL || worker == w->worker ||
+           (w->worker == FACTS_WORKERS && worker != FACTS_PROCESS);
+}
+
+enum { BINS = 2304 }; /* as in the store: ln(2^64) / ln(1.02) = 2240 */
+
+static double bin_value(enum leat_part part, int bin)
+{
+    if (part == LEAT_PART_READY)
+        return bin;
+    return bin <= 0 ? 0 : pow(1.02, bin + 0.5) / 1e6;
+}
+
+static double merge_bins(const struct facts *f, const struct wanted *w, enum leat_part part,
+                         double merged[static BINS])
+{
+    double total = 0;
+    memset(merged, 0, BINS * sizeof *merged);
+    for (size_t i = 0; i < f->input_bin_count; i++) {
+        const struct input_bin *b = &f->input_bins[i];
+        if (b->part != part || !(b->n > 0) || !matches(w, b->pid, b->loader, b->worker))
+            continue;
+        merged[b->bin < 0 ? 0 : b->bin < BINS ? b->bin : BINS - 1] += b->n;
+        total += b->n;
+    }
+    return total;
+}
+
+static double quantile(const double merged[static BINS], double total, enum leat_part part,
+                       double q)
+{
+    double before = 0;
+    for (int bin = 0; bin < BINS; bin++)
+        if ((before += merged[bin]) > 0 && before >= q * total)
+            return bin_value(part, bin);
+    return NAN;
+}
+
+void facts_part(const struct facts *f, int64_t pid, int loader, int worker, enum leat_part part,
+                struct part_stats *ret)
+{
+    struct wanted w = want(f, pid, loader, worker);
+    struct part_stats s = {0, 0, NAN, NAN, NAN, NAN, NAN, 0};
+    double merged[BINS];
+    for (size_t i = 0; i < f->input_part_count; i++) {
+        const struct input_part *p = &f->input_parts[i];
+        if (p->part != part || p->n <= 0 || !matches(&w, p->pid, p->loader, p->worker))
+            continue;
+        s.n += (double)p->n;
+        s.total += p->total_ms;
+        s.bytes += p->bytes > 0 ? p->bytes : 0;
+        s.max = isnan(s.max) || p->max_ms > s.max ? p->max_ms : s.max;
+    }
+    if (s.n > 0)
+        s.mean = s.total / s.n;
+    double total = s.n > 0 ? merge_bins(f, &w, part, merged) : 0;
+    if (total > 0) {
+        s.median = quantile(merged, total, part, 0.5);
+        s.p90 = quantile(merged, total, part, 0.9);
+        s.p99 = quantile(merged, total, part, 0.99);
+    }
+    *ret = s;
+}
+
+int facts_part_quantiles(const struct facts *f, int64_t pid, int loader, int worker,
+                         enum leat_part part, size_t n, double *ret_values)
+{
+    struct wanted w = want(f, pid, loader, worker);
+    double merged[BINS], total = merge_bins(f, &w, part, merged);
+    if (!(total > 0))
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        ret_values[i] = quantile(merged, total, part, ((double)i + 0.5) / (double)n);
+    return 1;
+}
+
+double facts_part_zero(const struct facts *f, int64_t pid, int loader, int worker,
+                       enum leat_part part)
+{
+    struct wanted w = want(f, pid, loader, worker);
+    double merged[BINS], total = merge_bins(f, &w, part, merged);
+    return total > 0 ? merged[0] / total : NAN;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* The line that called `l`: an id is unique among those of the same worker. */
+static const struct input_line *caller(const struct facts *f, const struct input_line *l)
+{
+    for (size_t i = 0; l->below >= 0 && i < f->input_line_count; i++) {
+        const struct input_line *other = &f->input_lines[i];
+        if (other->id == l->below && other->pid == l->pid && other->loader == l->loader &&
+            other->worker == l->worker)
+            return other;
+    }
+    return NULL;
+}
+
+static int same_place(const struct input_line *a, const struct input_line *b)
+{
+    if (!a || !b)
+        return a == b;
+    return a->line == b->line && a->part == b->part && strcmp(a->file, b->file) == 0;
+}
+
+static int costlier_first(const void *a, const void *b)
+{
+    const struct line_fact *x = a, *y = b;
+    if (x->ms != y->ms)
+        return x->ms < y->ms ? 1 : -1;
+    return (x->line > y->line) - (x->line < y->line);
+}
+
+int facts_lines(const struct facts *f, int64_t pid, int loader, struct line_fact **ret_lines,
+                size_t *ret_count)
+{
+    struct line_fact *lines = mem_alloc_array(f->input_line_count + 1, sizeof *lines);
+    struct wanted w = want(f, pid, loader, FACTS_ALL);
+    size_t n = 0;
+    if (!lines)
+        return -ENOMEM;
+    for (size_t i = 0; i < f->input_line_count; i++) {
+        const struct input_line *l = &f->input_lines[i], *below = caller(f, l);
+        if (l->pid != pid || (loader >= 0 && !matches(&w, l->pid, l->loader, l->worker)))
+            continue;
+        size_t at = 0;
+        while (at < n && !(same_place(lines[at].line, l) && same_place(lines[at].below, below)))
+            at++;
+        if (at == n)
+            lines[n++] = (struct line_fact){.line = l, .below = below};
+        lines[at].ms += l->ms;
+        lines[at].read_ms += l->read_ms;
+        lines[at].decode_ms += l->decode_ms;
+        lines[at].blocked_ms += l->blocked_ms;
+    }
+    qsort(lines, n, sizeof *lines, costlier_first);
+    *ret_lines = lines;
+    *ret_count = n;
+    return 0;
+}

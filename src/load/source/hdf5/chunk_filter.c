@@ -1,0 +1,258 @@
+/* chunk_filter.c: see chunk_filter.h. */
+#include "chunk_filter.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <libdeflate.h>
+#include <string.h>
+
+/* A byte of deflate gives at most 1032: a match of 258 for two bits. Three bytes of lzf give at
+ * most 264. */
+#define DEFLATE_MOST   1032
+#define LZF_MOST       88
+
+#define CHECKSUM_BYTES 4
+
+const char *chunk_filter_name(uint32_t kind)
+{
+    static const char *const names[CHUNK_FILTERS_COUNT] = {[CHUNK_DEFLATE] = "gzip",
+                                                           [CHUNK_SHUFFLE] = "shuffle",
+                                                           [CHUNK_LZF] = "lzf",
+                                                           [CHUNK_FLETCHER32] = "fletcher32"};
+    return kind < CHUNK_FILTERS_COUNT ? names[kind] : "?";
+}
+
+void chunk_scratch_done(struct chunk_scratch *scratch)
+{
+    mem_free(scratch->bytes);
+    libdeflate_free_decompressor(scratch->inflater);
+    *scratch = (struct chunk_scratch){0};
+}
+
+uint64_t chunk_filter_room(uint64_t chunk_bytes)
+{
+    /* Checksums of every filter, and deflate of what was deflated before. */
+    return chunk_bytes + chunk_bytes / 256 + 1024;
+}
+
+int chunk_filter_plausible(const struct chunk_pipeline *pipeline, uint32_t mask,
+                           uint64_t stored_bytes, uint64_t chunk_bytes)
+{
+    double most = (double)stored_bytes;
+    for (uint32_t i = 0; i < pipeline->count; i++) {
+        if (mask >> i & 1)
+            continue;
+        if (pipeline->filter[i].kind == CHUNK_DEFLATE)
+            most *= DEFLATE_MOST;
+        else if (pipeline->filter[i].kind == CHUNK_LZF)
+            most *= LZF_MOST;
+    }
+    return most >= (double)chunk_bytes;
+}
+
+/* Bytes on their way through the pipeline. */
+struct passage {
+    const uint8_t *at;
+    uint64_t bytes;
+    const char *why;
+};
+
+static int unpack_deflate(struct chunk_scratch *scratch, struct passage *p, uint8_t *to,
+                          uint64_t room)
+{
+    size_t bytes = 0;
+    if (!scratch->inflater && !(scratch->inflater = libdeflate_alloc_decompressor())) {
+        p->why = "there is no memory to unpack it";
+        return -ENOMEM;
+    }
+    enum libdeflate_result result =
+        libdeflate_zlib_decompress(scratch->inflater, p->at, p->bytes, to, room, &bytes);
+    if (result != LIBDEFLATE_SUCCESS) {
+        p->why = result == LIBDEFLATE_INSUFFICIENT_SPACE
+                     ? "its deflate stream is longer than a chunk"
+                     : "its deflate stream is damaged";
+        return -LEAT_E_CORRUPT;
+    }
+    *p = (struct passage){.at = to, .bytes = bytes};
+    return 0;
+}
+
+/* One step of lzf: a run of literals, or a match. A control byte below 32 is followed by one more
+ * literal than it says. Others have the match's length in the upper three bits (7: more in the next
+ * byte), two less than it is, and the upper five bits of how far back it lies, less one. Returns
+ * the bytes written, 0 when they would reach outside. */
+static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t *to, uint64_t done,
+                                uint64_t room)
+{
+    const uint8_t *from = *at;
+    uint64_t control = *from++, length;
+    if (control < 32) {
+        length = control + 1;
+        if (length > (uint64_t)(end - from) || length > room - done)
+            return 0;
+        memcpy(to + done, from, length);
+        *at = from + length;
+        return length;
+    }
+    length = control >> 5;
+    if (length == 7) {
+        if (from == end)
+            return 0;
+        length += *from++;
+    }
+    if (from == end)
+        return 0;
+    uint64_t back = ((control & 31) << 8 | *from++) + 1;
+    length += 2;
+    if (back > done || length > room - done)
+        return 0;
+    for (uint64_t i = 0; i < length; i++) /* the two may overlap: a run repeats itself */
+        to[done + i] = to[done + i - back];
+    *at = from;
+    return length;
+}
+
+static int unpack_lzf(struct passage *p, uint8_t *to, uint64_t room)
+{
+    const uint8_t *at = p->at, *end = p->at + p->bytes;
+    uint64_t done = 0;
+    while (at < end) {
+        uint64_t bytes = unpack_lzf_step(&at, end, to, done, room);
+        if (!bytes) {
+            p->why = "its lzf stream is damaged";
+            return -LEAT_E_CORRUPT;
+        }
+        done += bytes;
+    }
+    *p = (struct passage){.at = to, .bytes = done};
+    return 0;
+}
+
+/* The first bytes of all items lie together, then the second ones, and so on; what does not fill an
+ * item stays at the end. For the usual sizes the compiler knows the inner loop. */
+#define UNSHUFFLE(size)                                                                            \
+    for (uint64_t i = 0; i < items; i++)                                                           \
+        for (uint32_t b = 0; b < (size); b++)                                                      \
+            to[i * (size) + b] = from[b * items + i];
+
+static void unshuffle(struct passage *p, uint32_t item_bytes, uint8_t *to)
+{
+    const uint8_t *from = p->at;
+    uint64_t items = p->bytes / item_bytes, whole = items * item_bytes;
+    switch (item_bytes) {
+    case 2: UNSHUFFLE(2) break;
+    case 4: UNSHUFFLE(4) break;
+    case 8: UNSHUFFLE(8) break;
+    default: UNSHUFFLE(item_bytes) break;
+    }
+    memcpy(to + whole, from + whole, p->bytes - whole);
+    p->at = to;
+}
+
+/* A sum whose carries are added again at the bottom. It is 0 for zeros alone. */
+static uint64_t fold(uint64_t sum)
+{
+    return sum ? (sum - 1) % 65535 + 1 : 0;
+}
+
+/* Over words of two bytes, the first being the upper one; a last single byte is an upper one. */
+static uint32_t fletcher32(const uint8_t *at, uint64_t bytes)
+{
+    uint64_t sum = 0, sums = 0;
+    while (bytes) {
+        uint64_t some = bytes < 1u << 20 ? bytes : 1u << 20; /* both sums stay below 2^56 */
+        for (uint64_t i = 0; i + 1 < some; i += 2) {
+            sum += (uint64_t)at[i] << 8 | at[i + 1];
+            sums += sum;
+        }
+        if (some & 1) {
+            sum += (uint64_t)at[some - 1] << 8;
+            sums += sum;
+        }
+        sum = fold(sum);
+        sums = fold(sums);
+        at += some;
+        bytes -= some;
+    }
+    return (uint32_t)(sums << 16 | sum);
+}
+
+static int check_sum(struct passage *p)
+{
+    if (p->bytes < CHECKSUM_BYTES) {
+        p->why = "it is too short for its checksum";
+        return -LEAT_E_CORRUPT;
+    }
+    p->bytes -= CHECKSUM_BYTES;
+    const uint8_t *said = p->at + p->bytes;
+    uint32_t stored =
+        (uint32_t)said[3] << 24 | (uint32_t)said[2] << 16 | (uint32_t)said[1] << 8 | said[0];
+    uint32_t sum = fletcher32(p->at, p->bytes);
+    /* HDF5 1.6.2 and before wrote the bytes of each half the other way round on most machines;
+     * libhdf5 takes both. */
+    uint32_t turned = (sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff);
+    if (stored != sum && stored != turned) {
+        p->why = "its fletcher32 checksum does not fit";
+        return -LEAT_E_CORRUPT;
+    }
+    return 0;
+}
+
+/* Whether the filter writes its result elsewhere. */
+static int moves(const struct chunk_filter *filter)
+{
+    return filter->kind == CHUNK_SHUFFLE ? filter->item_bytes > 1
+                                         : filter->kind != CHUNK_FLETCHER32;
+}
+
+static int unfilter_one(const struct chunk_filter *filter, struct chunk_scratch *scratch,
+                        struct passage *p, uint8_t *to, uint64_t room)
+{
+    switch (filter->kind) {
+    case CHUNK_DEFLATE: return unpack_deflate(scratch, p, to, room);
+    case CHUNK_LZF: return unpack_lzf(p, to, room);
+    case CHUNK_FLETCHER32: return check_sum(p);
+    case CHUNK_SHUFFLE:
+        if (p->bytes > room) {
+            p->why = "it is longer than a chunk";
+            return -LEAT_E_CORRUPT;
+        }
+        if (filter->item_bytes > 1)
+            unshuffle(p, filter->item_bytes, to);
+        return 0;
+    }
+    p->why = "it has an unknown filter";
+    return -LEAT_E_CORRUPT;
+}
+
+int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const uint8_t *stored,
+                   uint64_t stored_bytes, struct chunk_scratch *scratch, uint8_t *chunk,
+                   uint64_t chunk_bytes, const char **ret_why)
+{
+    uint64_t room = chunk_filter_room(chunk_bytes);
+    struct passage p = {.at = stored, .bytes = stored_bytes};
+    uint32_t left = 0; /* filters that write: they take turns with the buffers, the last has ours */
+    for (uint32_t i = 0; i < pipeline->count; i++)
+        left += !(mask >> i & 1) && moves(&pipeline->filter[i]);
+    for (uint32_t i = pipeline->count; i-- > 0;) {
+        const struct chunk_filter *filter = &pipeline->filter[i];
+        if (mask >> i & 1)
+            continue;
+        uint8_t *to = left & 1 ? chunk : scratch->bytes;
+        int failed = unfilter_one(filter, scratch, &p, to, room);
+        if (failed < 0) {
+            *ret_why = p.why;
+            return failed;
+        }
+        left -= (uint32_t)moves(filter);
+    }
+    if (p.bytes != chunk_bytes) {
+        *ret_why =
+            p.bytes < chunk_bytes ? "it is shorter than a chunk" : "it is longer than a chunk";
+        return -LEAT_E_CORRUPT;
+    }
+    if (p.at != chunk)
+        memcpy(chunk, p.at, chunk_bytes);
+    return 0;
+}
