@@ -156,12 +156,10 @@ static int read_all(struct leat_source *source, struct sums *sums, struct leat_e
         .batch_size = 16, .order = LEAT_ORDER_FULL, .seed = 1, .on_error = LEAT_ERROR_SKIP};
     struct leat_loader_state state;
     struct leat_loader *loader = NULL;
-    char plan[2048];
     int failed = leat_loader_new(source, &options, &loader, err);
     if (failed < 0)
         return failed;
-    leat_loader_plan(loader, plan, sizeof plan);
-    fputs(plan, stdout);
+    printf("source: %s\ndecode: %s\n", leat_source_text(source), leat_source_decode(source));
     failed = leat_loader_start(loader, 0, err);
     if (failed >= 0)
         failed = read_some(loader, source, leat_loader_batches(loader) / 2, sums, err);

@@ -530,8 +530,13 @@ struct leat_loader_stats {
     int32_t slots, slots_held; /* now; held: by the consumer */
     uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* the largest slot so far; all now; the
                                                              budget */
+    int32_t resident; /* 1: the source is on the device, batches are gathered there */
 };
 void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stats *ret_stats);
+
+/* 1 when the consumer holds at least three quarters of the slots that `memory_bytes` allows: copy
+ * the batch and release it, or next() will soon find no slot. Cheap enough for every batch. */
+int leat_loader_nearly_full(const struct leat_loader *loader);
 
 struct leat_loader_error {
     uint64_t epoch;
@@ -544,9 +549,6 @@ struct leat_loader_error {
 #define LEAT_ERRORS_KEPT 16384
 size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
                           struct leat_loader_error *errors, size_t capacity);
-
-/* What will run, some lines of text with "key: value" each, written like snprintf. */
-int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,8 @@
  *   - A loader is used by one thread at a time; Python code is not held to that. So every call
  *     takes the engine's lock, never while it holds the GIL. next() lets both go every SLICE_MS, so
  *     that stats() of another thread and Ctrl-C of the user are answered while it waits.
- *   - A consumer may keep every batch. next() says when nearly all slots are held ("crowded"), and
- *     its caller then copies the batch and lets the slot go.
+ *   - A consumer may keep every batch. next() says when nearly all slots are held ("nearly_full"),
+ * and its caller then copies the batch and lets the slot go.
  */
 #include "engine_module.h"
 
@@ -282,11 +282,10 @@ static int64_t now_ms(void)
 
 /* As leat_loader_next(), in slices; -EINTR with an exception set. */
 static int wait_for_batch(struct engine_object *self, int64_t timeout_ms,
-                          struct leat_batch **ret_batch, int *ret_crowded, struct leat_err *err)
+                          struct leat_batch **ret_batch, int *ret_nearly_full, struct leat_err *err)
 {
     int64_t until_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
     for (;;) {
-        struct leat_loader_stats stats;
         int64_t left_ms = timeout_ms < 0 ? SLICE_MS : until_ms - now_ms();
         int result;
         if (enter(self) < 0)
@@ -296,14 +295,9 @@ static int wait_for_batch(struct engine_object *self, int64_t timeout_ms,
                                   left_ms < 0 ? 0 : (int)(left_ms < SLICE_MS ? left_ms : SLICE_MS),
                                   ret_batch, err);
         if (result > 0)
-            leat_loader_stats(self->loader, &stats);
+            *ret_nearly_full = leat_loader_nearly_full(self->loader);
         Py_END_ALLOW_THREADS;
         leave(self);
-        if (result > 0) {
-            uint64_t most = stats.slot_bytes ? stats.memory_most_bytes / stats.slot_bytes : 2;
-            uint64_t crowded_at = most - most / 4; /* the rest is for what is made meanwhile */
-            *ret_crowded = (uint64_t)stats.slots_held >= (crowded_at < 2 ? 2 : crowded_at);
-        }
         if (result != -ETIMEDOUT)
             return result;
         if (PyErr_CheckSignals() < 0)
@@ -313,19 +307,19 @@ static int wait_for_batch(struct engine_object *self, int64_t timeout_ms,
     }
 }
 
-/* next(timeout_ms, stream) -> (crowded, fields), None at the end of the epoch, False when it took
- * too long. The CUDA stream waits for a batch on a device. */
+/* next(timeout_ms, stream) -> (nearly_full, fields), None at the end of the epoch, False when it
+ * took too long. The CUDA stream waits for a batch on a device. */
 static PyObject *engine_next(PyObject *object, PyObject *args)
 {
     struct engine_object *self = (struct engine_object *)object;
     struct leat_batch *batch;
     struct leat_err err = {{0}};
-    int crowded = 0;
+    int nearly_full = 0;
     long long timeout_ms;
     unsigned long long stream = 0;
     if (!PyArg_ParseTuple(args, "L|K", &timeout_ms, &stream))
         return NULL;
-    int result = wait_for_batch(self, timeout_ms, &batch, &crowded, &err);
+    int result = wait_for_batch(self, timeout_ms, &batch, &nearly_full, &err);
     if (result == -EINTR && PyErr_Occurred())
         return NULL;
     if (result == -ETIMEDOUT)
@@ -344,7 +338,7 @@ static PyObject *engine_next(PyObject *object, PyObject *args)
     }
     PyObject *fields = engine_batch_fields(batch, engine_source_of(self->source), self->layouts);
     leat_batch_unref(batch);
-    return fields ? Py_BuildValue("(iN)", crowded, fields) : NULL;
+    return fields ? Py_BuildValue("(iN)", nearly_full, fields) : NULL;
 }
 
 static PyObject *engine_batches(PyObject *object, PyObject *unused)
@@ -367,11 +361,12 @@ static PyObject *engine_stats(PyObject *object, PyObject *unused)
     leave(self);
 #define U(field) #field, (unsigned long long)s.field
 #define I(field) #field, (int)s.field
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsKsKss}", U(elapsed_ns),
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsKsKsisisisisKsKsKsKsiss}", U(elapsed_ns),
                          U(batches), U(samples), U(bytes), U(waits), U(wait_ns), U(help_ns),
                          U(order_ns), U(read_ns), U(layout_ns), U(idle_ns), U(ready_sum), U(errors),
                          U(full), I(threads), I(ahead), I(slots), I(slots_held), U(slot_bytes),
-                         U(memory_bytes), U(memory_most_bytes), U(pace_changes), "pace", s.pace);
+                         U(memory_bytes), U(memory_most_bytes), U(pace_changes), I(resident),
+                         "pace", s.pace);
 #undef U
 #undef I
 }
@@ -411,29 +406,17 @@ static PyObject *engine_errors(PyObject *object, PyObject *value)
     return list;
 }
 
-static PyObject *engine_plan(PyObject *object, PyObject *unused)
-{
-    struct engine_object *self = (struct engine_object *)object;
-    char text[4096];
-    if (enter(self) < 0)
-        return NULL;
-    leat_loader_plan(self->loader, text, sizeof text);
-    leave(self);
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-}
-
 static PyMethodDef engine_methods[] = {
-    {"start",   engine_start,   METH_O,       "start(epoch): begins it at its first batch."      },
-    {"resume",  engine_resume,  METH_VARARGS, "resume(state): begins where the state stands."    },
-    {"state",   engine_state,   METH_NOARGS,  "state() -> a tuple of numbers, for resume()."     },
-    {"submit",  engine_submit,  METH_VARARGS, "submit(address, samples) -> whether it was taken."},
-    {"next",    engine_next,    METH_VARARGS, "next(timeout_ms, stream) -> (crowded, fields)."   },
-    {"batches", engine_batches, METH_NOARGS,  "batches() -> of this rank's epoch."               },
-    {"stats",   engine_stats,   METH_NOARGS,  "stats() -> dict."                                 },
-    {"errors",  engine_errors,  METH_O,       "errors(first) -> [(epoch, index, text)]."         },
-    {"plan",    engine_plan,    METH_NOARGS,  "plan() -> lines of \"key: value\"."               },
-    {"close",   engine_close,   METH_NOARGS,  "close(): ends the threads."                       },
-    {NULL,      NULL,           0,            NULL                                               },
+    {"start",   engine_start,   METH_O,       "start(epoch): begins it at its first batch."       },
+    {"resume",  engine_resume,  METH_VARARGS, "resume(state): begins where the state stands."     },
+    {"state",   engine_state,   METH_NOARGS,  "state() -> a tuple of numbers, for resume()."      },
+    {"submit",  engine_submit,  METH_VARARGS, "submit(address, samples) -> whether it was taken." },
+    {"next",    engine_next,    METH_VARARGS, "next(timeout_ms, stream) -> (nearly_full, fields)."},
+    {"batches", engine_batches, METH_NOARGS,  "batches() -> of this rank's epoch."                },
+    {"stats",   engine_stats,   METH_NOARGS,  "stats() -> dict."                                  },
+    {"errors",  engine_errors,  METH_O,       "errors(first) -> [(epoch, index, text)]."          },
+    {"close",   engine_close,   METH_NOARGS,  "close(): ends the threads."                        },
+    {NULL,      NULL,           0,            NULL                                                },
 };
 
 static PyType_Slot engine_slots[] = {

@@ -1,10 +1,9 @@
-/* loader_report.c: what a loader says of itself: figures, errors, plan. */
+/* loader_report.c: the statistics and errors of a loader, for its caller and for `leat run`. */
 #include "load/loader_report.h"
 
 #include "base/clock.h"
 #include "load/engine.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The calls below change nothing that a caller can see, but the lock is a lock. */
@@ -30,8 +29,19 @@ void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stat
     s.slot_bytes = l->slot_bytes + l->room_most_bytes;
     s.memory_bytes = atomic_load(&l->budget.used_bytes);
     s.memory_most_bytes = l->options.memory_bytes;
+    s.resident = l->rows.memory != 0;
     pthread_mutex_unlock(&l->lock);
     *ret_stats = s;
+}
+
+int leat_loader_nearly_full(const struct leat_loader *loader)
+{
+    struct leat_loader *l = enter(loader);
+    uint64_t slot_bytes = l->slot_bytes + l->room_most_bytes, held = (uint64_t)l->held;
+    pthread_mutex_unlock(&l->lock);
+    uint64_t most = slot_bytes ? l->options.memory_bytes / slot_bytes : 2;
+    uint64_t limit = most - most / 4; /* the other quarter is for batches made ahead */
+    return held >= (limit < 2 ? 2 : limit);
 }
 
 size_t leat_loader_errors(const struct leat_loader *loader, size_t first,
@@ -95,67 +105,4 @@ void report_stages(struct leat_loader *l)
     l->told = l->stats;
     l->told.threads = l->active;
     l->told.ahead = l->options.ahead;
-}
-
-/* ---- plan -------------------------------------------------------------------------------------
- */
-static void order_text(const struct leat_loader_options *o, char *text, size_t bytes)
-{
-    switch (o->order) {
-    case LEAT_ORDER_SEQUENTIAL: snprintf(text, bytes, "sequential"); return;
-    case LEAT_ORDER_FULL: snprintf(text, bytes, "full permutation, computed, not stored"); return;
-    case LEAT_ORDER_QUASI:
-        snprintf(text, bytes, "quasi: blocks of %lld samples shuffled, %lld of them mixed",
-                 (long long)o->block, (long long)o->mix);
-        return;
-    case LEAT_ORDER_WINDOW:
-        snprintf(text, bytes, "shuffled within windows of %lld samples", (long long)o->window);
-        return;
-    case LEAT_ORDER_GIVEN: snprintf(text, bytes, "given by the caller, batch by batch"); return;
-    }
-}
-
-static const char *layout_text(const struct batch_layout *layouts)
-{
-    static const char *const kinds[] = {"; samples of different length as lists",
-                                        "; samples of different length padded",
-                                        "; samples of different length joined"};
-    const char *said = NULL;
-    for (uint32_t f = 0; f < layouts->fields; f++) {
-        const char *kind = kinds[layouts->field[f].kind];
-        if (layouts->field[f].variable && said && said != kind)
-            return "; samples of different length in several ways";
-        if (layouts->field[f].variable)
-            said = kind;
-    }
-    return said ? said : "";
-}
-
-int leat_loader_plan(const struct leat_loader *loader, char *text, size_t bytes)
-{
-    static const char *const on_error[] = {"raise", "skip", "replace"};
-    const struct leat_loader_options *o = &loader->options;
-    char order[128], device[96] = "cpu";
-    order_text(o, order, sizeof order);
-    if (loader->device)
-        snprintf(device, sizeof device, "cuda:%d, %s, at most %.1f MiB", loader->device->ordinal,
-                 loader->rows.memory ? "gathered there" : "copied from page-locked slots",
-                 (double)loader->device->most_bytes / (1 << 20));
-    return snprintf(text, bytes,
-                    "source: %s\n"
-                    "order: %s; seed %llu; rank %d of %d\n"
-                    "decode: %s\n"
-                    "operators: none\n"
-                    "batch: %lld samples%s, %.1f MiB, rows without gaps%s\n"
-                    "threads: %d (%s), %s; pieces of %lld samples\n"
-                    "slots: %d ahead, at most %lld (%.1f MiB)\n"
-                    "on_error: %s\n"
-                    "device: %s\n",
-                    loader->source->text, order, (unsigned long long)o->seed, o->rank,
-                    o->world_size, leat_source_decode(loader->source), (long long)o->batch_size,
-                    o->drop_last ? ", whole only" : "", (double)loader->layout.bytes / (1 << 20),
-                    layout_text(&loader->layouts), loader->active, pace_text(loader->pace.why),
-                    o->no_help ? "the consumer only waits" : "and the consumer while it waits",
-                    (long long)loader->piece, o->ahead, (long long)loader->most_slots,
-                    (double)o->memory_bytes / (1 << 20), on_error[o->on_error], device);
 }

@@ -221,7 +221,7 @@ def test_data_that_lives_there():
             for name, whole in fields.items():
                 assert torch.equal(batch[name].cpu(), whole[indices]), name
         assert seen == 5003
-        assert "gathered there" in loader._leat_shared.resting.core.plan()
+        assert loader._leat_shared.resting.core.stats()["resident"]
         fields["wide"].mul_(2)  # seen by the next pass
     strided = torch.rand(100, 1000).t()  # cannot be taken over
     loader = leat.DataLoader(
@@ -229,7 +229,7 @@ def test_data_that_lives_there():
     )
     for batch, indices in zip(loader, order_of(loader)):
         assert torch.equal(batch.cpu(), strided[indices])
-    assert "page-locked" in loader._leat_shared.resting.core.plan()
+    assert not loader._leat_shared.resting.core.stats()["resident"]
 
 
 def test_consumer_on_another_stream():
