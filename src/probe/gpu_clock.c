@@ -23,10 +23,8 @@ enum {
     COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
     WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
     FIRST_STEPS = 8,      /* after those, that are followed at any cost: a short run has no more */
-    COST_SHARE = 800 / GPU_CLOCK_SLOWED, /* at most this part of the time is spent here */
-    CREDIT_US =
-        500 *
-        GPU_CLOCK_SLOWED, /* of it, that may be saved up: a pause is no part of what follows */
+    COST_SHARE = 800,     /* at most this part of the time is spent here */
+    CREDIT_US = 500,      /* of it, that may be saved up: a pause is no part of what follows */
     COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else, */
     USUAL_PART = 50,      /* or waited for room behind a device that is at work: 5 us count */
     BEAT_NS = 20,         /* of a beat's own time, which is too short to be measured each time */

@@ -53,13 +53,6 @@
 
 #include "probe/call_counters.h"
 
-/* With a sanitizer all takes longer, and may: the tests want their steps followed. */
-#if defined(__SANITIZE_THREAD__)
-#define GPU_CLOCK_SLOWED 20
-#else
-#define GPU_CLOCK_SLOWED 1
-#endif
-
 struct gpu_clock { /* what every call looks at; written by whoever holds the clock */
     _Atomic bool on;
     _Atomic(void *) stream;
