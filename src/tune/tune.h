@@ -155,10 +155,14 @@ void tune_text(const struct tune_result *result, int colour, struct str *out);
 json_t *tune_json(const struct tune_result *result); /* NULL when out of memory */
 
 enum tune_bottleneck { BOTTLENECK_UNKNOWN, BOTTLENECK_LOADER, BOTTLENECK_MODEL };
+/* What keeps the best settings below the model's rate. */
+enum tune_limit { LIMIT_NONE, LIMIT_HAND_OVER, LIMIT_SAMPLE };
 struct tune_verdict {
     enum tune_bottleneck bottleneck;
-    double factor; /* how many times faster the other one is; NaN */
-    double gain;   /* score of the choice over that of today's settings; NaN */
+    enum tune_limit limit;
+    double factor;         /* how many times faster the other one is; NaN */
+    double gain;           /* score of the choice over that of the current settings; NaN */
+    double sample_cheaper; /* LIMIT_SAMPLE: how many times cheaper a sample must become; NaN */
     char sentence[400];
 };
 /* 1 when other programs left fewer CPUs than are ours: rows then differ by luck. */

@@ -83,25 +83,29 @@ static void judge_against(const struct tune_result *r, struct tune_verdict *v, d
                  "The loader is the bottleneck: the model could take %.1f times what it gives "
                  "(%.0f against %.0f samples/s). With the settings below it gives %.0f: enough.%s",
                  v->factor, model, now, best, shared);
-    else if (r->cached_rate < model && best > HAND_OVER_RATIO * r->cached_rate)
+    else if (r->cached_rate < model && best > HAND_OVER_RATIO * r->cached_rate) {
+        v->limit = LIMIT_HAND_OVER;
         snprintf(v->sentence, sizeof v->sentence,
                  "The loader is the bottleneck: the model could take %.1f times what it gives. The "
                  "best settings give %.0f samples/s; handing over batches alone allows %.0f, the "
-                 "model takes %.0f: larger batches, or fewer bytes a sample.%s",
+                 "model takes %.0f: use larger batches, or fewer bytes per sample.%s",
                  v->factor, best, r->cached_rate, model, shared);
-    else
+    } else {
+        v->limit = LIMIT_SAMPLE;
+        v->sample_cheaper = fmin(model, r->cached_rate) / best;
         snprintf(v->sentence, sizeof v->sentence,
                  "The loader is the bottleneck: the model could take %.1f times what it gives. The "
                  "best settings give %.0f samples/s, the model takes %.0f: a sample must become "
                  "%.1f times cheaper.%s",
-                 v->factor, best, model, fmin(model, r->cached_rate) / best, shared);
+                 v->factor, best, model, v->sample_cheaper, shared);
+    }
 }
 
 void tune_judge(const struct tune_result *result, struct tune_verdict *ret_verdict)
 {
     double now = rate_now(result), best = rate_best(result);
     double model = result->step_samples / result->step_s;
-    struct tune_verdict v = {.factor = NAN, .gain = best / now};
+    struct tune_verdict v = {.factor = NAN, .gain = best / now, .sample_cheaper = NAN};
     if (best > 0 && isfinite(model) && model > 0)
         judge_against(result, &v, now, best, model);
     else

@@ -7,6 +7,7 @@
 
 #include "base/stats.h"
 #include "report/compare.h"
+#include "unit/figures.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS 0
@@ -72,7 +73,7 @@ static int decided_after(double truth, double part)
 }
 
 /* What "about N more steps would decide it" promises; and that N is not far too many. */
-static void as_many_more_steps_do_decide(void **state)
+static void predicted_steps_decide(void **state)
 {
     assert_true(decided_after(0, 1) >= 70); /* 80 are meant */
     assert_true(decided_after(0, 0.25) <= 50);
@@ -101,7 +102,7 @@ static struct counts many(int seeds, size_t n, double truth, double deviation, d
     return counts;
 }
 
-static void the_same_is_never_a_change(void **state)
+static void equal_runs_are_no_change(void **state)
 {
     struct counts few = many(300, 60, 1, 0.10, 0);
     assert_true(few.of[CHANGE_WORSE] + few.of[CHANGE_BETTER] <= 21); /* 7 % of 300 */
@@ -111,7 +112,7 @@ static void the_same_is_never_a_change(void **state)
 }
 
 /* Coverage is what "95 %" promises; the blocks must keep it where steps depend on each other. */
-static void intervals_hold_their_promise(void **state)
+static void intervals_cover_the_truth(void **state)
 {
     struct counts alone = many(300, 200, 1, 0.10, 0);
     assert_true(alone.excludes <= 27); /* 5 % expected; 9 % is three deviations above */
@@ -132,7 +133,7 @@ static void a_true_change_is_found(void **state)
 }
 
 /* At the threshold noise must not turn "the same" into "slower": undecided lies between them. */
-static void near_the_threshold_nothing_flips(void **state)
+static void noise_at_the_threshold_is_undecided(void **state)
 {
     struct counts below = many(100, 400, 1.029, 0.30, 0), above = many(100, 400, 1.030, 0.30, 0);
     assert_true(below.of[CHANGE_UNCLEAR] >= 70 && above.of[CHANGE_UNCLEAR] >= 70);
@@ -203,7 +204,7 @@ static void every_allocation_may_fail(void **state)
     assert_true(failures >= 9);
 }
 
-static void a_period_does_not_fool_the_thinning(void **state)
+static void thinning_keeps_periodic_steps(void **state)
 {
     /* Every 25th step is slow. Every 25th of 102 400 would be 4096 values: a fixed stride could see
      * nothing but slow ones. */
@@ -264,9 +265,8 @@ static void make_side(struct side *side, double centre, double rss_mib, uint64_t
     side->steps = (struct step_series){.wall = side->values, .count = 1000};
 }
 
-/* The kind of the verdict; the caller owns the text of the comparison in *ret_text. */
-static char kind[32];
-static const char *verdict(const struct side *before, const struct side *after, char **ret_text)
+/* The comparison of two sides as JSON; the caller owns it. compare_text must take it. */
+static json_t *compared(const struct side *before, const struct side *after)
 {
     json_t *result = NULL;
     struct leat_err err = {""};
@@ -274,14 +274,32 @@ static const char *verdict(const struct side *before, const struct side *after, 
     assert_int_equal(compare_summaries("a", before->summary, &before->steps, "b", after->summary,
                                        &after->steps, 0.03, &result, &err),
                      0);
-    snprintf(kind, sizeof kind, "%s", json_find_text(result, "verdict.kind", "?"));
     compare_text(result, 0, &text);
-    if (ret_text)
-        *ret_text = text.text;
-    else
-        str_done(&text);
+    assert_true(text.length > 0 && !text.failed);
+    str_done(&text);
+    return result;
+}
+
+/* The kind of the verdict. */
+static const char *verdict(const struct side *before, const struct side *after)
+{
+    static char kind[32];
+    json_t *result = compared(before, after);
+    snprintf(kind, sizeof kind, "%s", json_find_text(result, "verdict.kind", "?"));
     json_decref(result);
     return kind;
+}
+
+/* The runs are not comparable for one reason, whose figures are `figures`. */
+static void assert_differs(const struct side *before, const struct side *after, const char *figures)
+{
+    json_t *result = compared(before, after);
+    const json_t *list = json_object_get(result, "differences");
+    assert_string_equal(json_find_text(result, "verdict.kind", ""), "INCONCLUSIVE");
+    assert_true(json_is_false(json_find(result, "comparable")));
+    assert_int_equal(json_array_size(list), 1);
+    assert_figures(json_string_value(json_array_get(list, 0)), figures);
+    json_decref(result);
 }
 
 static void time_and_memory_decide(void **state)
@@ -294,36 +312,31 @@ static void time_and_memory_decide(void **state)
     make_side(&fat, 100, 1500, 5);
     make_side(&fast_fat, 70, 1500, 6);
     make_side(&lean_slow, 112, 500, 7);
-    assert_string_equal(verdict(&base, &same, NULL), "EQUIVALENT");
-    assert_string_equal(verdict(&base, &slow, NULL), "REGRESSION");
-    assert_string_equal(verdict(&base, &fast, NULL), "IMPROVEMENT");
-    assert_string_equal(verdict(&base, &fat, NULL), "REGRESSION");
-    assert_string_equal(verdict(&fat, &base, NULL), "IMPROVEMENT");
-    assert_string_equal(verdict(&base, &fast_fat, NULL), "MIXED");
-    assert_string_equal(verdict(&base, &lean_slow, NULL), "MIXED");
+    assert_string_equal(verdict(&base, &same), "EQUIVALENT");
+    assert_string_equal(verdict(&base, &slow), "REGRESSION");
+    assert_string_equal(verdict(&base, &fast), "IMPROVEMENT");
+    assert_string_equal(verdict(&base, &fat), "REGRESSION");
+    assert_string_equal(verdict(&fat, &base), "IMPROVEMENT");
+    assert_string_equal(verdict(&base, &fast_fat), "MIXED");
+    assert_string_equal(verdict(&base, &lean_slow), "MIXED");
     struct side *const all[] = {&base, &same, &slow, &fast, &fat, &fast_fat, &lean_slow};
     for (size_t i = 0; i < 7; i++)
         json_decref(all[i]->summary);
 }
 
-static void incomparable_runs_say_so_first(void **state)
+static void incomparable_runs_are_inconclusive(void **state)
 {
     static struct side base, other;
-    char *text;
     make_side(&base, 100, 1000, 1);
     make_side(&other, 200, 1000, 2);
     json_t *loader = json_array_get(json_find(other.summary, "input.loaders"), 0);
     json_object_set_new(loader, "batch_size", json_integer(64));
-    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
-    assert_int_equal(strncmp(text, "Not comparable:\n- batch size: 32 before, 64 after\n", 50), 0);
-    mem_free(text);
+    assert_differs(&base, &other, "32 64");
     json_object_set_new(loader, "batch_size", json_integer(32));
     json_object_set_new((json_t *)json_find(other.summary, "run"), "world_size", json_integer(4));
-    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
-    assert_non_null(strstr(text, "- world size: 1 before, 4 after\n"));
-    mem_free(text);
+    assert_differs(&base, &other, "1 4");
     json_object_set_new((json_t *)json_find(other.summary, "run"), "world_size", json_integer(1));
-    assert_string_equal(verdict(&base, &other, NULL), "REGRESSION");
+    assert_string_equal(verdict(&base, &other), "REGRESSION");
     json_decref(base.summary);
     json_decref(other.summary);
 }
@@ -333,20 +346,17 @@ static void set(json_t *summary, const char *part, const char *key, json_t *valu
     json_object_set_new((json_t *)json_find(summary, part), key, value);
 }
 
-/* Each of what makes a step another thing, alone: it is said, and decides nothing. */
-static void every_difference_counts(void **state)
+/* Each property that makes steps incomparable, alone. */
+static void each_difference_makes_runs_incomparable(void **state)
 {
     enum { BATCHES, LENGTH, KIND, GPUS, MODEL, ROWS };
-    static const char *const says[ROWS] = {
-        [BATCHES] = "- batches a step: 1 before, 4 after\n",
-        [LENGTH] = "- dataset length: 3200 before, 6400 after\n",
-        [KIND] = "- kind of steps: training before, inference after\n",
-        [GPUS] = "- GPUs: 1 before, 2 after\n",
-        [MODEL] = "- GPU model: 81920 MiB of memory before, 40960 MiB after\n",
-    };
+    static const char *const figures[ROWS] = {[BATCHES] = "1 4",
+                                              [LENGTH] = "3200 6400",
+                                              [KIND] = "",
+                                              [GPUS] = "1 2",
+                                              [MODEL] = "81920 40960"};
     for (int i = 0; i < ROWS; i++) {
         static struct side base, other;
-        char *text;
         make_side(&base, 100, 1000, 1);
         make_side(&other, 200, 1000, 2);
         for (int j = 0; j < 2; j++) {
@@ -364,49 +374,70 @@ static void every_difference_counts(void **state)
                 json_pack("[{ss sI s{sf}}]", "gpu", "GPU-1", "memory_total_bytes", mib * 1048576,
                           "utilization", "mean", j ? 0.25 : 0.5));
         }
-        assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
-        assert_int_equal(strncmp(text, "Not comparable:\n", 16), 0);
-        if (strncmp(text + 16, says[i], strlen(says[i])) != 0)
-            fail_msg("\"%s\" is not the first of: %s", says[i], text);
-        assert_int_equal(text[16 + strlen(says[i])], '\n'); /* and the only one */
-        mem_free(text);
+        assert_differs(&base, &other, figures[i]);
         json_decref(base.summary);
         json_decref(other.summary);
     }
 }
 
-/* The mean over the GPUs of a run, where they are known; it is shown, and decides nothing. */
-static void gpus_are_shown(void **state)
+static const json_t *row_named(const json_t *result, const char *name)
+{
+    const json_t *row;
+    size_t i;
+    json_array_foreach (json_object_get(result, "rows"), i, row)
+        if (strcmp(json_find_text(row, "name", ""), name) == 0)
+            return row;
+    return NULL;
+}
+
+/* How many notes the comparison has; it must find the runs equivalent. */
+static size_t notes_of(const struct side *before, const struct side *after)
+{
+    json_t *result = compared(before, after);
+    size_t count = json_array_size(json_object_get(result, "notes"));
+    assert_string_equal(json_find_text(result, "verdict.kind", ""), "EQUIVALENT");
+    json_decref(result);
+    return count;
+}
+
+/* The mean over the GPUs of a run, where it is known; it is shown and not judged. */
+static void gpu_utilization_is_shown(void **state)
 {
     static struct side base, other;
-    char *text;
     make_side(&base, 100, 1000, 1);
     make_side(&other, 100, 1000, 2);
-    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
-    assert_null(strstr(text, "GPU busy"));
-    mem_free(text);
-    /* A summary has no names of models: other devices are worth a note. */
-    const char *note = "- the runs used other GPUs; models are told apart by their memory only\n";
-    set(base.summary, "run", "devices", json_pack("[s]", "GPU-1"));
-    set(other.summary, "run", "devices", json_pack("[s]", "GPU-1"));
-    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
-    assert_null(strstr(text, note));
-    mem_free(text);
-    set(other.summary, "run", "devices", json_pack("[s]", "GPU-2"));
-    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
-    assert_non_null(strstr(text, note));
-    mem_free(text);
+    json_t *result = compared(&base, &other);
+    assert_null(row_named(result, "GPU busy"));
+    json_decref(result);
     set(base.summary, "system", "gpus",
         json_pack("[{ss s{sf}} {ss s{sf}} {ss sn}]", "gpu", "GPU-1", "utilization", "mean", 0.9,
                   "gpu", "GPU-2", "utilization", "mean", 0.5, "gpu", "GPU-3", "utilization"));
     set(other.summary, "system", "gpus",
         json_pack("[{ss s{sf}}]", "gpu", "GPU-1", "utilization", "mean", 0.35));
-    assert_string_equal(verdict(&base, &other, &text), "EQUIVALENT");
-    char *row = strstr(text, "GPU busy");
-    assert_non_null(row);
-    row[strcspn(row, "\n")] = 0;
-    assert_string_equal(row, "GPU busy             70 %       35 %     -50 %");
-    mem_free(text);
+    result = compared(&base, &other);
+    assert_string_equal(json_find_text(result, "verdict.kind", ""), "EQUIVALENT");
+    const json_t *row = row_named(result, "GPU busy");
+    assert_float_equal(json_find_number(row, "before", NAN), 0.7, 1e-9);
+    assert_float_equal(json_find_number(row, "after", NAN), 0.35, 1e-9);
+    assert_float_equal(json_find_number(row, "change", NAN), -0.5, 1e-9);
+    assert_true(json_is_null(json_object_get(row, "judged")));
+    json_decref(result);
+    json_decref(base.summary);
+    json_decref(other.summary);
+}
+
+/* A summary has no model names, so other devices are worth a note. */
+static void other_devices_are_a_note(void **state)
+{
+    static struct side base, other;
+    make_side(&base, 100, 1000, 1);
+    make_side(&other, 100, 1000, 2);
+    size_t usual = notes_of(&base, &other);
+    set(base.summary, "run", "devices", json_pack("[s]", "GPU-1"));
+    set(other.summary, "run", "devices", json_pack("[s]", "GPU-1"));
+    assert_int_equal(notes_of(&base, &other), usual);
+    set(other.summary, "run", "devices", json_pack("[s]", "GPU-2"));
+    assert_int_equal(notes_of(&base, &other), usual + 1);
     json_decref(base.summary);
     json_decref(other.summary);
 }
@@ -418,23 +449,27 @@ static void set_steps(json_t *summary, double median, double p99)
     json_object_set_new(step_time, "p99", json_real(p99));
 }
 
-/* Only summaries: nothing is decided unless the step times hardly overlap. */
+/* Without the steps of both runs nothing is decided unless the step times hardly overlap. */
 static void without_steps(void **state)
 {
     static struct side base, other;
-    char *text;
     make_side(&base, 100, 1000, 1);
     make_side(&other, 108, 1000, 2);
     base.steps = other.steps = (struct step_series){.note = "there is no run.db"};
     set_steps(base.summary, 100, 130);
     set_steps(other.summary, 108, 140);
-    assert_string_equal(verdict(&base, &other, &text), "INCONCLUSIVE");
-    assert_non_null(strstr(text, "No interval is possible"));
-    assert_non_null(strstr(text, "there is no run.db"));
-    mem_free(text);
+    json_t *result = compared(&base, &other);
+    assert_string_equal(json_find_text(result, "verdict.kind", ""), "INCONCLUSIVE");
+    assert_true(json_is_true(json_find(result, "comparable")));
+    assert_true(json_is_null(json_find(result, "basis.block_before")));
+    assert_true(json_is_null(json_object_get(row_named(result, "step time"), "low")));
+    assert_non_null(row_named(result, "step time"));
+    /* One note per run, and one because both have the same name and start. */
+    assert_int_equal(json_array_size(json_object_get(result, "notes")), 3);
+    json_decref(result);
     set_steps(other.summary, 200, 260);
-    assert_string_equal(verdict(&base, &other, NULL), "REGRESSION");
-    assert_string_equal(verdict(&other, &base, NULL), "IMPROVEMENT");
+    assert_string_equal(verdict(&base, &other), "REGRESSION");
+    assert_string_equal(verdict(&other, &base), "IMPROVEMENT");
     json_decref(base.summary);
     json_decref(other.summary);
 }
@@ -443,22 +478,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #if COUNTS
-        cmocka_unit_test(the_same_is_never_a_change),
-        cmocka_unit_test(intervals_hold_their_promise),
+        cmocka_unit_test(equal_runs_are_no_change),
+        cmocka_unit_test(intervals_cover_the_truth),
         cmocka_unit_test(a_true_change_is_found),
-        cmocka_unit_test(near_the_threshold_nothing_flips),
-        cmocka_unit_test(as_many_more_steps_do_decide),
+        cmocka_unit_test(noise_at_the_threshold_is_undecided),
+        cmocka_unit_test(predicted_steps_decide),
 #endif
         cmocka_unit_test(the_same_input_gives_the_same_interval),
         cmocka_unit_test(blocks_follow_the_dependence),
         cmocka_unit_test(edges),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_period_does_not_fool_the_thinning),
+        cmocka_unit_test(thinning_keeps_periodic_steps),
         cmocka_unit_test(more_steps_decide),
         cmocka_unit_test(time_and_memory_decide),
-        cmocka_unit_test(incomparable_runs_say_so_first),
-        cmocka_unit_test(every_difference_counts),
-        cmocka_unit_test(gpus_are_shown),
+        cmocka_unit_test(incomparable_runs_are_inconclusive),
+        cmocka_unit_test(each_difference_makes_runs_incomparable),
+        cmocka_unit_test(gpu_utilization_is_shown),
+        cmocka_unit_test(other_devices_are_a_note),
         cmocka_unit_test(without_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

