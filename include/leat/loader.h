@@ -231,7 +231,6 @@ enum leat_codec_kind {
     LEAT_CODEC_BYTES,   /* as they are: a variable field of uint8 */
     LEAT_CODEC_ARRAY,   /* `dtype` and `shape` without a header: what numpy's tobytes() writes */
     LEAT_CODEC_NPY,     /* a .npy: all of the type and shape of the first one */
-    LEAT_CODEC_TORCH,   /* torch.save() of one tensor: all of the type and shape of the first one */
     LEAT_CODEC_DECIMAL, /* a number in ASCII digits, as labels are written: int64 */
     LEAT_CODECS_COUNT
 };
@@ -241,7 +240,7 @@ struct leat_codec {
     enum leat_dtype dtype; /* ARRAY */
     uint32_t dims;         /* ARRAY */
     int64_t shape[LEAT_MAX_DIMS];
-    int variable; /* ARRAY, NPY, TORCH: the first dimension differs, `shape` is of one row */
+    int variable; /* ARRAY, NPY: the first dimension differs, `shape` is of one row */
 };
 
 /* The values of an LMDB file, one a sample, in LMDB's order of keys: a field "value", and "key" in
@@ -296,8 +295,8 @@ struct leat_tar {
     const char *const *shards; /* paths and addresses */
     uint32_t shard_count;
     const struct leat_tar_field *fields;
-    uint32_t field_count; /* 0: the extensions of the first sample: .npy, .pt and .pth, .cls .cls2
-                             .id .index .inx as decimals, anything else as bytes */
+    uint32_t field_count; /* 0: the extensions of the first sample: .npy; .cls .cls2 .id .index
+                             .inx as decimals; anything else as bytes */
     int keys;             /* a field "__key__" before the others: a variable one, of uint8 */
     int skip_missing;     /* leave out samples that lack a field; else such a one is a bad sample */
     const char *cache;    /* folder of the copies; NULL: temporary files in TMPDIR or /tmp */

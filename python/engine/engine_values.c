@@ -159,7 +159,6 @@ int engine_values_add(PyObject *module)
         {"CODEC_BYTES",   LEAT_CODEC_BYTES  },
         {"CODEC_ARRAY",   LEAT_CODEC_ARRAY  },
         {"CODEC_NPY",     LEAT_CODEC_NPY    },
-        {"CODEC_TORCH",   LEAT_CODEC_TORCH  },
         {"CODEC_DECIMAL", LEAT_CODEC_DECIMAL},
     };
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)

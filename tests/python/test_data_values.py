@@ -52,14 +52,14 @@ def equal(one, other):
         assert one == other
 
 
-def same_batches(dataset, samples, **options):
+def same_batches(dataset, samples, lowered=True, **options):
     """The dataset gives those samples, alone and in batches: through torch and through leat."""
     assert len(dataset) == len(samples)
     for index, sample in enumerate(samples):
         equal(dataset[index], sample)
     equal(dataset[-1], samples[-1])
     loader = leat.DataLoader(dataset, batch_size=7, **options)
-    assert loader.plan().lowered, loader.plan()
+    assert loader.plan().lowered == lowered, loader.plan()
     expected = list(DataLoader(samples, batch_size=7, **options))
     equal(list(loader), expected)
     equal(list(DataLoader(dataset, batch_size=7, **options)), expected)
@@ -131,23 +131,36 @@ VALUES = {
 def test_values(tmp_path, name):
     """Each kind of value, of LMDB and of files, in the batches torch makes of the samples."""
     spec, samples, encode = VALUES[name]
+    lowered = spec != "torch"
     write_lmdb(tmp_path / "data", [(b"%08d" % i, encode(s)) for i, s in enumerate(samples)])
-    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples)
+    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, lowered)
     with_keys = leat.data.Lmdb(tmp_path / "data", spec, keys="int")
-    same_batches(with_keys, list(enumerate(samples)))
+    same_batches(with_keys, list(enumerate(samples)), lowered)
     for i, sample in enumerate(samples):
         (tmp_path / f"{i:03d}.value").write_bytes(encode(sample))
     files = leat.data.Files(tmp_path, spec, pattern="*.value")
-    same_batches(files, samples)
+    same_batches(files, samples, lowered)
     labelled = leat.data.Files(files.paths, spec, labels=range(23))
-    same_batches(labelled, list(zip(samples, range(23))))
+    same_batches(labelled, list(zip(samples, range(23))), lowered)
+
+
+def test_values_of_torch_save_run_through_torch(tmp_path):
+    """Whatever torch.load(weights_only=True) reads; the plan says who does it."""
+    samples = [{"x": torch.arange(i), "y": [i, "text"]} for i in range(1, 9)]
+    write_lmdb(tmp_path / "data", [(b"%08d" % i, saved(s)) for i, s in enumerate(samples)])
+    dataset = leat.data.Lmdb(tmp_path / "data", "torch")
+    for sample, expected in zip(dataset, samples):
+        assert sample["y"] == expected["y"] and torch.equal(sample["x"], expected["x"])
+    loader = leat.DataLoader(dataset, batch_size=1)
+    assert "torch.load()" in str(loader.plan()) and not loader.plan().lowered
+    assert [batch["x"].shape[1] for batch in loader] == list(range(1, 9))
 
 
 @pytest.mark.parametrize(
     "spec, encode",
     [
         (("npy", None), lambda t: npy(t.numpy())),
-        (("torch", None), saved),
+        ("torch", saved),
         (("int64", (None, 2)), lambda t: t.numpy().tobytes()),
     ],
 )
@@ -157,8 +170,10 @@ def test_values_of_different_length(tmp_path, spec, encode):
     for i, sample in enumerate(samples):
         (tmp_path / f"{i:03d}.value").write_bytes(encode(sample))
     pad = leat.Pad(lengths=False)
-    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, collate_fn=pad)
-    same_batches(leat.data.Files(tmp_path, spec, pattern="*.value"), samples, collate_fn=pad)
+    lowered = spec != "torch"
+    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, lowered, collate_fn=pad)
+    files = leat.data.Files(tmp_path, spec, pattern="*.value")
+    same_batches(files, samples, lowered, collate_fn=pad)
 
 
 def test_single_bytes_as_tensors(tmp_path):
@@ -213,9 +228,10 @@ def test_lmdb_refused(tmp_path):
     write_lmdb(tmp_path / "data", [(b"%08d" % i, pickle.dumps({"x": i})) for i in range(5)])
     with pytest.raises(ValueError, match="pickle is a program"):
         leat.data.Lmdb(tmp_path / "data", "pickle")
-    for spec in ("npy", "torch"):
-        with pytest.raises(ValueError, match="is a pickle, a program that only Python can run"):
-            leat.data.Lmdb(tmp_path / "data", spec)
+    with pytest.raises(ValueError, match="is a pickle, a program that only Python can run"):
+        leat.data.Lmdb(tmp_path / "data", "npy")
+    with pytest.raises(ValueError, match="not what torch.save"):
+        leat.data.Lmdb(tmp_path / "data", "torch")[0]
     with pytest.raises(ValueError, match='key "00000000": the value is a pickle'):
         leat.data.Lmdb(tmp_path / "data", ("float32", (3,)))[0]
     env = lmdb.open(str(tmp_path / "pairs"), map_size=1 << 24, max_dbs=2)

@@ -4,15 +4,17 @@
     "str"                     the same, as UTF-8; samples are str
     "int"                     a number in decimal digits, as labels are written; samples are int
     "npy"                     a .npy of plain numbers
-    "torch"                   what torch.save() writes of one tensor
+    "torch"                   what torch.save() wrote: read by torch.load(weights_only=True)
     ("float32", (3, 224))     numbers without a header, as tobytes() writes them
     ("int64", (None,))        the same, the first dimension differing from sample to sample
-    ("npy", None), ("torch", None)      these with a first dimension that differs
+    ("npy", None)             a .npy, the first dimension differing from sample to sample
 
-All but the first three give tensors. A pickle is refused: it is a program, which only Python can
-run, a sample at a time.
+All but the first three give tensors, "torch" whatever was saved. The engine decodes all but
+"torch": datasets with such values run through torch, and plan() says so. A pickle is refused: it is
+a program.
 """
 
+import io
 import operator
 
 import numpy
@@ -28,7 +30,7 @@ _KINDS = {
     "str": _engine.CODEC_BYTES,
     "int": _engine.CODEC_DECIMAL,
     "npy": _engine.CODEC_NPY,
-    "torch": _engine.CODEC_TORCH,
+    "torch": _engine.CODEC_BYTES,  # torch.load() does the rest, in samples()
 }
 _TELL = '"bytes", "str", "int", "npy", "torch", or a type and a shape such as ("float32", (3, 224))'
 
@@ -81,14 +83,14 @@ class Value(Rows):
         name = _name_of(kind)
         if name in ("pickle", "pkl", "pyd"):
             raise ValueError(
-                "a pickle is a program that only Python can run: keep torch's DataLoader for it, or "
-                "write the values anew as .npy or with torch.save() of a tensor"
+                "a pickle is a program that only Python can run: use a dataset of your own, or "
+                "store the values as .npy or as plain numbers"
             )
         dtype, sizes, variable = 0, (), False
-        if name in ("npy", "torch") and shape is None:
+        if name == "npy" and shape is None:
             variable = True
         elif name in _KINDS and shape == ():
-            variable = name in ("bytes", "str")
+            variable = name in ("bytes", "str", "torch")
         elif name in NAMES and isinstance(spec, tuple):
             dtype = getattr(_engine, "DTYPE_" + name)
             sizes, variable = _shape_of(shape)
@@ -109,6 +111,8 @@ class Value(Rows):
             return field
         if self.name == "str":
             return [self.decoded(value) for value in field]
+        if self.name == "torch":
+            return [_load(value) for value in field]
         return [_tensor(value) for value in field]
 
     def batch(self, leaf):
@@ -119,6 +123,15 @@ class Value(Rows):
 
     def decoded(self, value):
         return value.decode()
+
+
+def _load(value):
+    try:
+        return torch.load(io.BytesIO(value), weights_only=True)
+    except Exception as error:
+        raise ValueError(
+            f"the value is not what torch.save() writes of tensors: {error}"
+        ) from error
 
 
 def _tensor(value):
@@ -178,6 +191,8 @@ class Values(Dataset):
         return [self.build(leaves) for leaves in zip(*columns)]
 
     def lowered(self):
+        if any(value.name == "torch" for value in self.values if isinstance(value, Value)):
+            return "values written by torch.save() are read by torch.load(), one at a time"
         source = self._source
         variable = [i for i, value in enumerate(self.values) if value.variable]
         as_bytes = [i for i, value in enumerate(self.values) if value.as_bytes]

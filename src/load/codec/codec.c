@@ -2,14 +2,26 @@
 #include "load/codec/codec.h"
 
 #include "base/mem.h"
-#include "load/codec/array_value.h"
 #include "load/source/array/gather.h"
 #include "load/source/array/npy_header.h"
 
 #include <stdio.h>
 #include <string.h>
 
-int64_t array_value_bytes(uint64_t item_bytes, uint32_t dims, const int64_t *shape)
+/* What a .npy describes. */
+struct array_value {
+    enum leat_dtype dtype;
+    uint64_t item_bytes;
+    uint32_t swap_bytes; /* as in struct gather */
+    int fortran;         /* the first dimension is fastest */
+    uint32_t dims;
+    int64_t shape[LEAT_MAX_DIMS];
+    uint64_t data_offset; /* from the start of the value */
+    uint64_t data_bytes;  /* what the shape asks for; within the value */
+};
+
+/* Bytes of an array; -1 when they do not fit into 63 bits. */
+static int64_t array_bytes(uint64_t item_bytes, uint32_t dims, const int64_t *shape)
 {
     uint64_t bytes = item_bytes;
     for (uint32_t d = 0; d < dims; d++)
@@ -18,12 +30,27 @@ int64_t array_value_bytes(uint64_t item_bytes, uint32_t dims, const int64_t *sha
     return bytes > (uint64_t)INT64_MAX ? -1 : (int64_t)bytes;
 }
 
-/* ---- Arrays with a description of their own: NPY, TORCH. */
+static int is_pickle(const uint8_t *bytes, uint64_t count)
+{
+    return count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
+           bytes[count - 1] == '.';
+}
+
+static int refuse_pickle(const char *name, struct leat_err *err)
+{
+    return err_set(
+        err, -LEAT_E_USAGE,
+        "%s is a pickle, a program that only Python can run: store the values as .npy or as "
+        "plain numbers.",
+        name);
+}
 
 static int parse_npy(const char *name, const uint8_t *bytes, uint64_t count,
                      struct array_value *ret_value, struct leat_err *err)
 {
     struct npy_header h;
+    if (is_pickle(bytes, count))
+        return refuse_pickle(name, err);
     int failed = npy_header_parse_value(name, bytes, count, &h, err);
     if (failed < 0)
         return failed;
@@ -42,31 +69,6 @@ static int parse_npy(const char *name, const uint8_t *bytes, uint64_t count,
     };
     memcpy(ret_value->shape, h.shape, sizeof h.shape);
     return 0;
-}
-
-/* People keep whole samples so: worth a sentence of its own. */
-static int is_pickle(const uint8_t *bytes, uint64_t count)
-{
-    return count > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
-           bytes[count - 1] == '.';
-}
-
-static int refuse_pickle(const char *name, struct leat_err *err)
-{
-    return err_set(
-        err, -LEAT_E_USAGE,
-        "%s is a pickle, a program that only Python can run: write it anew as a .npy, or "
-        "with torch.save() of one tensor.",
-        name);
-}
-
-static int parse_array(enum leat_codec_kind kind, const char *name, const uint8_t *bytes,
-                       uint64_t count, struct array_value *ret_value, struct leat_err *err)
-{
-    if (is_pickle(bytes, count))
-        return refuse_pickle(name, err);
-    return kind == LEAT_CODEC_NPY ? parse_npy(name, bytes, count, ret_value, err)
-                                  : torch_value_parse(name, bytes, count, ret_value, err);
 }
 
 /* "float32[3,4]" into `text`. */
@@ -94,7 +96,7 @@ static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype,
     if (dims + (codec->variable ? 1 : 0) >= LEAT_MAX_DIMS)
         return err_set(err, -LEAT_E_USAGE, "%s: values of %u dimensions are more than %d.", name,
                        dims, LEAT_MAX_DIMS - 1);
-    int64_t bytes = array_value_bytes(codec->item_bytes, dims, shape);
+    int64_t bytes = array_bytes(codec->item_bytes, dims, shape);
     if (bytes < 0)
         return err_set(err, -LEAT_E_USAGE, "%s: the values have a shape that does not fit.", name);
     if (bytes == 0)
@@ -111,7 +113,7 @@ static int learn(struct codec *codec, const char *name, const uint8_t *first, ui
                  struct leat_err *err)
 {
     struct array_value v;
-    int failed = parse_array(codec->kind, name, first, bytes, &v, err);
+    int failed = parse_npy(name, first, bytes, &v, err);
     if (failed < 0)
         return failed;
     uint32_t skip = codec->variable ? 1 : 0;
@@ -119,7 +121,7 @@ static int learn(struct codec *codec, const char *name, const uint8_t *first, ui
         return err_set(err, -LEAT_E_USAGE,
                        "%s holds a single item; the first dimension was to differ.", name);
     failed = set_row(codec, name, v.dtype, v.dims - skip, v.shape + skip, err);
-    if (failed < 0 || codec->kind != LEAT_CODEC_NPY || v.fortran || v.swap_bytes)
+    if (failed < 0 || v.fortran || v.swap_bytes)
         return failed;
     if (!(codec->pattern = mem_alloc(v.data_offset)))
         return err_set(err, -ENOMEM, "No memory for the header of %s.", name);
@@ -139,8 +141,7 @@ int codec_init(struct codec *codec, const struct leat_codec *asked, const char *
         return set_row(codec, name, LEAT_UINT8, 0, NULL, err);
     case LEAT_CODEC_ARRAY:
         return set_row(codec, name, asked->dtype, asked->dims, asked->shape, err);
-    case LEAT_CODEC_NPY:
-    case LEAT_CODEC_TORCH: {
+    case LEAT_CODEC_NPY: {
         int failed = learn(codec, name, first, bytes, err);
         if (failed < 0)
             codec_done(codec);
@@ -162,9 +163,8 @@ void codec_done(struct codec *codec)
 int codec_add_field(const struct codec *codec, struct leat_source *source, const char *name,
                     int64_t count, struct leat_err *err)
 {
-    static const char *const from[LEAT_CODECS_COUNT] = {[LEAT_CODEC_NPY] = ".npy",
-                                                        [LEAT_CODEC_TORCH] = "torch.save()",
-                                                        [LEAT_CODEC_DECIMAL] = "digits"};
+    static const char *const from[LEAT_CODECS_COUNT] = {
+        [LEAT_CODEC_NPY] = ".npy", [LEAT_CODEC_DECIMAL] = "digits"};
     int64_t shape[LEAT_MAX_DIMS] = {count};
     uint32_t f = source->fields;
     memcpy(shape + 1, codec->shape, codec->dims * sizeof *shape);
@@ -271,16 +271,15 @@ static int check_kind(const struct codec *codec, const struct array_value *v, st
                    shape_text(codec->dtype, codec->dims, codec->shape, wanted, sizeof wanted));
 }
 
-static int decode_described(const struct codec *codec, const uint8_t *bytes, uint64_t count,
-                            int stays, const struct source_request *request, uint8_t *place,
-                            struct leat_err *err)
+static int decode_npy(const struct codec *codec, const uint8_t *bytes, uint64_t count, int stays,
+                      const struct source_request *request, uint8_t *place, struct leat_err *err)
 {
     struct array_value v;
     size_t known = codec->pattern_bytes;
     if (known && count >= known && memcmp(bytes, codec->pattern, known) == 0 &&
         (count - known) / codec->row_bytes >= codec->pattern_items)
         return place_rows(codec, bytes + known, codec->pattern_items, stays, request, place, err);
-    int failed = parse_array(codec->kind, "the value", bytes, count, &v, err);
+    int failed = parse_npy("the value", bytes, count, &v, err);
     if (!failed)
         failed = check_kind(codec, &v, err);
     if (failed < 0)
@@ -339,8 +338,7 @@ int codec_decode(const struct codec *codec, const uint8_t *bytes, uint64_t count
                  const struct source_request *request, uint8_t *place, struct leat_err *err)
 {
     switch (codec->kind) {
-    case LEAT_CODEC_NPY:
-    case LEAT_CODEC_TORCH: return decode_described(codec, bytes, count, stays, request, place, err);
+    case LEAT_CODEC_NPY: return decode_npy(codec, bytes, count, stays, request, place, err);
     case LEAT_CODEC_DECIMAL: return decode_decimal(bytes, count, place, err);
     default: return decode_plain(codec, bytes, count, stays, request, place, err);
     }

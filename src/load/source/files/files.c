@@ -214,7 +214,7 @@ static int open_codec(struct files_source *s, const struct leat_files *asked, st
     const char *path = s->paths;
     uint64_t bytes = 0;
     int failed = 0;
-    if (asked->value.kind == LEAT_CODEC_NPY || asked->value.kind == LEAT_CODEC_TORCH) {
+    if (asked->value.kind == LEAT_CODEC_NPY) {
         int fd = open_file(path, &bytes, err);
         if (fd < 0)
             return fd;

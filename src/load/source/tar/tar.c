@@ -256,8 +256,6 @@ static const struct {
     enum leat_codec_kind kind;
 } kinds[] = {
     {"npy",   LEAT_CODEC_NPY    },
-    {"pth",   LEAT_CODEC_TORCH  },
-    {"pt",    LEAT_CODEC_TORCH  },
     {"cls",   LEAT_CODEC_DECIMAL},
     {"cls2",  LEAT_CODEC_DECIMAL},
     {"id",    LEAT_CODEC_DECIMAL},
