@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Puts a real run of `make demo` into README.md, between the two marks.
+"""Writes a real run of `make demo` into README.md, between the two marks.
 
     make demo >demo.txt 2>&1 && tools/transcript.py demo.txt
 
-What is left out is marked by a line of three dots; nothing else is changed.
+A line of three dots stands for omitted lines; nothing else is changed.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ def between(text, first, last):
     """From the line that begins with `first` to the one that begins with `last`, inclusive."""
     found = re.search(rf"^{re.escape(first)}.*?^{re.escape(last)}[^\n]*\n", text, re.M | re.S)
     if not found:
-        sys.exit(f'transcript: the demo printed nothing from "{first}" to "{last}"')
+        sys.exit(f'transcript: the demo has no text from "{first}" to "{last}"')
     return found.group()
 
 
@@ -26,9 +26,9 @@ def main():
     demo = pathlib.Path(sys.argv[1]).read_text()
     parts = [
         between(demo, "$ leat run", "epoch 1"),
-        between(demo, "epoch 7", "- Steps:"),
+        between(demo, "epoch 7", "- Where"),
         between(demo, "The verdict names", "epoch 1"),
-        between(demo, "$ leat compare", "  samples/s"),
+        between(demo, "$ leat compare", "  input"),
     ]
     shown = "...\n".join(parts) + "...\n"
     block = "".join(f"    {line}".rstrip() + "\n" for line in shown.splitlines())
@@ -36,7 +36,7 @@ def main():
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        sys.exit("transcript: README.md has lost its marks")
+        sys.exit("transcript: README.md lacks the two marks")
     README.write_text(f"{before}{BEGIN}\n{block}\n{END}{after}")
 
 

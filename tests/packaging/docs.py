@@ -118,7 +118,7 @@ def check_completions(names):
 
 
 def check_links():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#\s]+)", text):
             if not re.match(r"[a-z]+:", target):
