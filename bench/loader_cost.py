@@ -42,7 +42,7 @@ from overhead import ROOT, Bars, Bench, machine, show_progress
 from overhead import WORKLOADS as SCRIPTS
 from pairs import below, decided, half_width, quartiles
 
-MOST_SLOWER = 0.01
+MOST_SLOWER = 0.02
 WARM_S = 32
 FREE_S = 10
 LOADERS = 6  # of a run: so that it does not take most of its time to start

@@ -28,8 +28,7 @@ _Static_assert(FRAME_WORDS == 2 && STACK_FRAMES * FRAME_WORDS == PLACE_WORDS,
 
 static struct place_table table;
 static struct lines *lines; /* NULL: nobody watches */
-HOT_DATA static _Atomic int
-    asked; /* a place is new: its line is to be found while its code is there */
+static _Atomic int asked;   /* a place is new: its line is to be found while its code is there */
 
 /* What has been told of a row. With the GIL. */
 static struct told {
@@ -91,7 +90,7 @@ void places_tell(void)
     busy = 0;
 }
 
-HOT int places_asked(void)
+int places_asked(void)
 {
     return asked;
 }

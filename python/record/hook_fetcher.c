@@ -57,15 +57,15 @@ struct fetch {
         rest; /* batches that are not timed, from here on; not 0: torch's own is in its place */
 };
 
-HOT_DATA static struct making making = {.part = MAKING_NONE};
-HOT_DATA static int is_worker; /* of a DataLoader, this process */
-static int worker_id = -1;     /* -1: not known */
-static int dressed_any;        /* fetchers of this worker were met */
-HOT_DATA static int64_t worker_loader = LOADER_UNKNOWN;
-static uint32_t first_batches;          /* timed, until they are FIRST */
-static uint32_t timed_samples;          /* until they are SAMPLES */
-HOT_DATA static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
-HOT_DATA static PyObject *fetch_type;
+static struct making making = {.part = MAKING_NONE};
+static int is_worker;      /* of a DataLoader, this process */
+static int worker_id = -1; /* -1: not known */
+static int dressed_any;    /* fetchers of this worker were met */
+static int64_t worker_loader = LOADER_UNKNOWN;
+static uint32_t first_batches; /* timed, until they are FIRST */
+static uint32_t timed_samples; /* until they are SAMPLES */
+static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
+static PyObject *fetch_type;
 static PyObject *create_original, *create_dress, *torch_collate; /* owned */
 static PyObject *on_missing;                                     /* owned; callable(text) */
 static PyObject *str_fetch, *str_dataset, *str_dataset_iter, *str_collate_fn;
@@ -75,7 +75,7 @@ struct making *core_making(void)
     return &making;
 }
 
-HOT uint32_t making_loader(void)
+uint32_t making_loader(void)
 {
     return worker_loader < 0 ? 0 : (uint32_t)worker_loader;
 }
@@ -87,7 +87,7 @@ void making_forget(void)
     idle_since_ns = 0;
 }
 
-HOT int making_met_fetcher(void)
+int making_met_fetcher(void)
 {
     return dressed_any;
 }
@@ -113,7 +113,7 @@ void core_missing(enum core_signal signal)
 }
 
 /* The first thread that comes has the mark until it is done. */
-HOT void making_mark(struct here *here, enum making_part part, uint32_t loader)
+void making_mark(struct here *here, enum making_part part, uint32_t loader)
 {
     if (!here->tid) {
         here->tid = (int32_t)syscall(SYS_gettid);
@@ -157,8 +157,7 @@ static void fetch_dealloc(struct fetch *f)
 }
 
 /* The class's own fetch, as torch would have called it. */
-HOT static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args,
-                                PyObject *kwargs)
+static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args, PyObject *kwargs)
 {
     if (!kwargs && PyTuple_Size(args) == 1)
         return PyObject_CallFunctionObjArgs(f->function, fetcher, PyTuple_GetItem(args, 0), NULL);
@@ -190,7 +189,7 @@ static PyObject *data_name(const struct fetch *f)
 }
 
 /* Puts the stand-in before the data when it is this batch's turn; 1 if it did. */
-HOT static int dress(struct fetch *f, PyObject *fetcher)
+static int dress(struct fetch *f, PyObject *fetcher)
 {
     struct timed *t = (struct timed *)f->stand_in;
     if (f->every > 1 && f->turn++ % f->every)
@@ -235,7 +234,7 @@ static int take_place(struct fetch *f, PyObject *fetcher)
     return PyObject_SetAttr(fetcher, str_fetch, (PyObject *)f);
 }
 
-COLD static void wake_now(struct fetch *f)
+static void wake_now(struct fetch *f)
 {
     PyObject *fetcher = PyWeakref_GetObject(f->fetcher);
     if (fetcher && fetcher != Py_None && take_place(f, fetcher) < 0) {
@@ -244,7 +243,7 @@ COLD static void wake_now(struct fetch *f)
     }
 }
 
-HOT int making_wake(PyObject *object)
+int making_wake(PyObject *object)
 {
     if ((PyObject *)Py_TYPE(object) != fetch_type)
         return 0;
@@ -268,7 +267,7 @@ static uint32_t ask_count(struct fetch *f, PyObject *batch)
     return (uint32_t)count;
 }
 
-HOT static void record_batch(struct fetch *f, PyObject *batch)
+static void record_batch(struct fetch *f, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
     unsigned flags = 0;
@@ -286,7 +285,7 @@ HOT static void record_batch(struct fetch *f, PyObject *batch)
                 t->begin_ns, t->end_ns);
 }
 
-HOT static void batch_begins(struct here *here, struct timed *t, PyObject *args)
+static void batch_begins(struct here *here, struct timed *t, PyObject *args)
 {
     timed_begin(t, PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
     if (idle_since_ns)
@@ -304,13 +303,13 @@ static void answer_sampler(void)
 }
 
 /* One of how many is to be timed. */
-HOT static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
+static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
 {
     uint64_t every = ns ? slow_ns / ns : most;
     return every < 1 ? 1 : every > most ? most : (uint32_t)every;
 }
 
-HOT static uint32_t batches_every(const struct fetch *f, const struct timed *t)
+static uint32_t batches_every(const struct fetch *f, const struct timed *t)
 {
     if (is_worker || !t->end_ns || !f->counted)
         return 1;
@@ -321,7 +320,7 @@ HOT static uint32_t batches_every(const struct fetch *f, const struct timed *t)
     return how_seldom(t->end_ns - t->begin_ns, SLOW_BATCH_NS, SELDOM);
 }
 
-HOT static uint32_t samples_every(const struct timed *t)
+static uint32_t samples_every(const struct timed *t)
 {
     if (timed_samples < SAMPLES)
         timed_samples += t->whole && t->samples > 0 ? (uint32_t)t->samples : t->timed;
@@ -331,7 +330,7 @@ HOT static uint32_t samples_every(const struct timed *t)
                       SELDOM_SAMPLES);
 }
 
-HOT static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
+static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
     here->making = 0;
@@ -354,8 +353,8 @@ HOT static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher
         answer_sampler();
 }
 
-HOT static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetcher,
-                                PyObject *args, PyObject *kwargs)
+static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *args,
+                            PyObject *kwargs)
 {
     int dressed = dress(f, fetcher);
     batch_begins(here, (struct timed *)f->stand_in, args);
@@ -366,7 +365,7 @@ HOT static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fe
     return batch;
 }
 
-HOT static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
+static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
 {
     PyObject *fetcher = f->fetcher ? PyWeakref_GetObject(f->fetcher) : NULL;
     if (!fetcher || fetcher == Py_None) { /* cannot be: who calls this holds the fetcher */

@@ -1,36 +1,29 @@
 /* hook_optimizer.c: backward, and the two ends of an optimizer's step, which run in every step of a
- * training.
- *
- * What is said of next() in hook_next.c holds here: what these cost is the memory they touch, and a
- * function of Python touches ten times as much as one of C. The rare cases are left to
- * hooks/training.py.
+ * training. The rare cases are left to hooks/training.py.
  */
 #include "record_module.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-HOT_DATA static int backwards; /* open now, in all threads */
-HOT_DATA static int trained;   /* there was one */
+static int backwards; /* open now, in all threads */
+static int trained;   /* there was one */
 
 /* Since when the gradients of the open backward are there, and DistributedDataParallel waits until
  * all ranks have theirs; 0: it does not, or not yet. */
-HOT_DATA static uint64_t reduces_ns;
+static uint64_t reduces_ns;
 #define REDUCTION_LEAST_NS 20000 /* below it is what a look at a finished one takes */
 
 /* Set once by the hooks; all owned. */
 static PyObject *begin_rare, *number_of, *is_nested;
-HOT_DATA static PyObject *str_leat;
+static PyObject *str_leat;
 static PyObject *backward_type;
 
 /* Stands in for torch.autograd.backward. Its `dict` is for what functools.wraps() says of it. */
 struct backward {
     PyObject_HEAD PyObject *original, *dict; /* owned */
-    vectorcall_fn *called;
     enum leat_record_kind kind;
 };
-
-static vectorcall_fn backward_vectorcall;
 
 static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -44,7 +37,6 @@ static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!b)
         return NULL;
     b->kind = (enum leat_record_kind)kind;
-    b->called = backward_vectorcall;
     core_keep(&b->original, original);
     return (PyObject *)b;
 }
@@ -73,14 +65,14 @@ static void backward_dealloc(struct backward *b)
     Py_DECREF(type);
 }
 
-COLD static void tell_reduction(uint64_t t1)
+static void tell_reduction(uint64_t t1)
 {
     if (t1 >= reduces_ns + REDUCTION_LEAST_NS)
         leat_record(LEAT_REC_SYNC, 0, leat_recorder_name("gradient reduction"), 0, reduces_ns, t1);
     reduces_ns = 0;
 }
 
-HOT static int backward_begins(struct backward *b, struct here *here)
+static int backward_begins(struct backward *b, struct here *here)
 {
     if (core_begin(here, b->kind) <= 0)
         return 0;
@@ -90,7 +82,7 @@ HOT static int backward_begins(struct backward *b, struct here *here)
     return 1;
 }
 
-HOT static PyObject *backward_ends(struct backward *b, struct here *here, PyObject *result)
+static PyObject *backward_ends(struct backward *b, struct here *here, PyObject *result)
 {
     uint64_t t1 = leat_now_ns();
     backwards--;
@@ -99,16 +91,6 @@ HOT static PyObject *backward_ends(struct backward *b, struct here *here, PyObje
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_end(here, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
-}
-
-HOT static PyObject *backward_vectorcall(PyObject *self, PyObject *const *args, size_t count,
-                                         PyObject *names)
-{
-    struct backward *b = (struct backward *)self;
-    struct here *here = core_here();
-    if (!backward_begins(b, here))
-        return core_vectorcall(b->original, args, count, names);
-    return backward_ends(b, here, core_vectorcall(b->original, args, count, names));
 }
 
 static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
@@ -144,9 +126,8 @@ static PyGetSetDef backward_getset[] = {
 };
 
 static PyMemberDef backward_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict),                     READONLY,   NULL},
-    {"__vectorcalloffset__",                T_PYSSIZET,     offsetof(struct backward,    called), READONLY, NULL},
-    {NULL,            0,                      0,                                           0,                                                        NULL                                           },
+    {"__dictoffset__", T_PYSSIZET, offsetof(struct backward, dict), READONLY,            NULL},
+    {NULL,                0,                       0,                               0,             NULL},
 };
 
 static PyType_Slot backward_slots[] = {
@@ -169,26 +150,22 @@ static PyType_Spec backward_spec = {
     .slots = backward_slots,
 };
 
-COLD static PyObject *wrong_count(void)
-{
-    return PyErr_Format(PyExc_TypeError, "a hook takes an optimizer, args and kwargs");
-}
-
 /* One argument, no closure, no step open: the step of nearly every training. */
-HOT static PyObject *train_begin_step(PyObject *self, PyObject *const *given, Py_ssize_t count)
+static PyObject *train_begin_step(PyObject *self, PyObject *given)
 {
-    if (count != 3)
-        return wrong_count();
     struct here *here = core_here();
-    if (!PyTuple_CheckExact(given[1]) || Py_SIZE(given[1]) != 1 || PyDict_Size(given[2]) ||
-        here->inside & 1u << LEAT_REC_OPTIMIZER)
-        return PyObject_CallFunctionObjArgs(begin_rare, given[0], given[1], given[2], NULL);
+    PyObject *optimizer, *args, *kwargs;
+    if (!PyArg_ParseTuple(given, "OOO", &optimizer, &args, &kwargs))
+        return NULL;
+    if (!PyTuple_Check(args) || PyTuple_Size(args) != 1 || !PyDict_Check(kwargs) ||
+        PyDict_Size(kwargs) || here->inside & 1u << LEAT_REC_OPTIMIZER)
+        return PyObject_Call(begin_rare, given, NULL);
     core_begin(here, LEAT_REC_OPTIMIZER);
     leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
 
-COLD static PyObject *ask_number(PyObject *optimizer)
+static PyObject *ask_number(PyObject *optimizer)
 {
     PyErr_Clear();
     PyObject *number = PyObject_CallFunctionObjArgs(number_of, optimizer, NULL);
@@ -198,17 +175,21 @@ COLD static PyObject *ask_number(PyObject *optimizer)
 }
 
 /* The optimizer's number is kept in it: its memory is warm. */
-HOT static uint64_t read_number(PyObject *optimizer)
+static uint64_t read_number(PyObject *optimizer)
 {
     PyObject *number = PyObject_GetAttr(optimizer, str_leat);
     if (!number)
         number = ask_number(optimizer);
-    uint64_t value = number ? core_unpack(number) : 0;
+    uint64_t value = number ? PyLong_AsUnsignedLongLong(number) : 0;
     Py_XDECREF(number);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
     return value;
 }
 
-COLD static unsigned ask_nested(void)
+static unsigned ask_nested(void)
 {
     PyObject *nested = PyObject_CallFunctionObjArgs(is_nested, NULL);
     if (!nested)
@@ -217,13 +198,14 @@ COLD static unsigned ask_nested(void)
     return nested == Py_True ? LEAT_REC_NESTED : 0;
 }
 
-HOT static PyObject *train_end_step(PyObject *self, PyObject *const *given, Py_ssize_t count)
+static PyObject *train_end_step(PyObject *self, PyObject *given)
 {
     uint64_t t1 = leat_now_ns();
-    if (count != 3)
-        return wrong_count();
+    PyObject *optimizer, *args, *kwargs;
+    if (!PyArg_ParseTuple(given, "OOO", &optimizer, &args, &kwargs))
+        return NULL;
     unsigned flags = backwards ? ask_nested() : 0;
-    uint64_t number = read_number(given[0]);
+    uint64_t number = read_number(optimizer);
     core_end(core_here(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
     core_tick(t1);
@@ -249,7 +231,7 @@ static PyObject *train_on_step(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-HOT int train_seen(void)
+int train_seen(void)
 {
     return trained;
 }
@@ -261,21 +243,18 @@ void train_forget(void)
 }
 
 static PyMethodDef train_methods[] = {
-    {"begin_step", (PyCFunction)(void (*)(void))train_begin_step, METH_FASTCALL,
-     "begin_step(optimizer, args, kwargs) of a hook."                                                                        },
-    {"end_step",   (PyCFunction)(void (*)(void))train_end_step,   METH_FASTCALL,
-     "end_step(optimizer, args, kwargs) of a hook."                                                                          },
-    {"on_step",    train_on_step,                                 METH_VARARGS,  "on_step(begin_rare, number_of, is_nested)."},
-    {"reduces",    train_reduces,                                 METH_NOARGS,
-     "reduces(): the gradients of this rank are there, those of others are waited for."                                      },
-    {NULL,         NULL,                                          0,             NULL                                        },
+    {"begin_step", train_begin_step, METH_VARARGS,
+     "begin_step(optimizer, args, kwargs) of a hook."                                            },
+    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."},
+    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."  },
+    {"reduces",    train_reduces,    METH_NOARGS,
+     "reduces(): the gradients of this rank are there, those of others are waited for."          },
+    {NULL,         NULL,             0,            NULL                                          },
 };
 
 int train_add(PyObject *module)
 {
     str_leat = PyUnicode_InternFromString("_leat");
-    if (core_vectorcall)
-        backward_spec.flags |= Py_TPFLAGS_HAVE_VECTORCALL;
     backward_type = PyType_FromSpec(&backward_spec);
     if (!str_leat || !backward_type)
         return -1;

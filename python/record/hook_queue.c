@@ -16,13 +16,13 @@
 #include "record_module.h"
 
 /* Set once by the hooks; all owned. */
-HOT_DATA static PyObject *dumps_original, *loads_original, *pin_original;
-HOT_DATA static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
-HOT_DATA static PyObject *data_queue; /* of this worker */
+static PyObject *dumps_original, *loads_original, *pin_original;
+static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
+static PyObject *data_queue; /* of this worker */
 static PyObject *no_arguments, *str_leat, *str_qsize, *str_task_info;
 
 /* Whether what went through the queue is (number, batch). */
-HOT static int is_batch(PyObject *message)
+static int is_batch(PyObject *message)
 {
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2 ||
         !PyLong_Check(PyTuple_GetItem(message, 0)))
@@ -35,7 +35,7 @@ HOT static int is_batch(PyObject *message)
 }
 
 /* The bytes of a buffer; 0 when it does not say. */
-HOT static uint64_t length_of(PyObject *buffer)
+static uint64_t length_of(PyObject *buffer)
 {
     Py_ssize_t bytes = PyObject_Size(buffer);
     if (bytes < 0)
@@ -57,7 +57,7 @@ static int ask_feeds(void)
 
 /* is_batch() of what goes into the data queue. All that torch puts there is pairs, and a batch has
  * been made by a fetcher: if not, this is another torch than the hooks know. */
-HOT static int sends_batch(PyObject *message)
+static int sends_batch(PyObject *message)
 {
     int batch = is_batch(message);
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2)
@@ -67,7 +67,7 @@ HOT static int sends_batch(PyObject *message)
     return batch;
 }
 
-HOT static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct here *here = core_here();
     if (data_queue && !here->feeds)
@@ -83,12 +83,12 @@ HOT static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs
 }
 
 /* The loader for which this thread takes or pins batches now. */
-HOT static int64_t loader_served(struct here *here)
+static int64_t loader_served(struct here *here)
 {
     if (!here->serves)
         return here->inside & 1u << LEAT_REC_FETCH && !here->making ? here->loader : LOADER_UNKNOWN;
     PyObject *mark = PyObject_GetAttr(here->serves, str_leat);
-    uint64_t loader = mark ? core_unpack(mark) : 0;
+    uint64_t loader = mark ? PyLong_AsUnsignedLongLong(mark) : 0;
     Py_XDECREF(mark);
     if (!PyErr_Occurred())
         return (int64_t)loader;
@@ -96,7 +96,7 @@ HOT static int64_t loader_served(struct here *here)
     return LOADER_UNKNOWN;
 }
 
-HOT static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     int64_t loader = loader_served(core_here());
     if (loader < 0)

@@ -256,7 +256,7 @@ static int start_thread(struct sampler *s)
     return -error;
 }
 
-HOT void sampler_hear(uint64_t ns, int made)
+void sampler_hear(uint64_t ns, int made)
 {
     struct sampler *s = current;
     if (!s || !s->waits)

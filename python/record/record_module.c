@@ -3,28 +3,20 @@
  * Arguments, GIL and exceptions; what is recorded and when is decided in the Python files beside
  * it, how it is recorded in src/record. Built against the limited API of Python 3.9, so that one
  * file serves every interpreter a user may bring.
- *
- * begin() and end() are called a handful of times in every training step, each time with caches
- * that the training has just filled with its own: what they cost is the memory they touch. So what
- * a thread is inside of, and since when, is kept here and not in Python objects, and arguments are
- * taken straight from the tuple, without PyArg_ParseTuple.
  */
 #include "record_module.h"
 
 #include "record/recorder_calls.h"
 
-#include <dlfcn.h>
-#include <stddef.h>
 #include <stdio.h>
 
 static __thread struct here this_thread;
 
-static PyObject *on_first;      /* owned; called before a thread's first span of training */
-HOT_DATA static PyObject *tick; /* owned; called at the end of a span when something is due */
-HOT_DATA static uint64_t due_ns = UINT64_MAX;
-HOT_DATA vectorcall_fn *core_vectorcall;
+static PyObject *on_first; /* owned; called before a thread's first span of training */
+static PyObject *tick;     /* owned; called at the end of a span when something is due */
+static uint64_t due_ns = UINT64_MAX;
 
-HOT struct here *core_here(void)
+struct here *core_here(void)
 {
     return &this_thread;
 }
@@ -80,42 +72,9 @@ static PyObject *core_record(PyObject *self, PyObject *args)
     return PyBool_FromLong(leat_recording());
 }
 
-/* Kinds, flags and most ids are small integers, of which Python keeps one object each, side by
- * side. Knowing where spares the calls that unpack them: in a training step their code is never in
- * cache. A value that is not one of them is unpacked as always. */
-enum { SMALL = 64 };
-static PyObject *small[SMALL]; /* owned; 0 .. SMALL - 1 */
-
-HOT static int small_int(PyObject *value)
-{
-    ptrdiff_t stride = (char *)small[1] - (char *)small[0];
-    ptrdiff_t from_first = (char *)value - (char *)small[0];
-    if (stride > 0 && from_first >= 0 && from_first < SMALL * stride) {
-        ptrdiff_t index = from_first / stride;
-        if (small[index] == value)
-            return (int)index;
-    }
-    return -1;
-}
-
-static int fill_small(void)
-{
-    for (int i = 0; i < SMALL; i++)
-        if (!(small[i] = PyLong_FromLong(i)))
-            return -1;
-    return 0;
-}
-
-HOT uint64_t core_unpack(PyObject *value)
-{
-    int quick = value ? small_int(value) : 0;
-    return quick >= 0 ? (uint64_t)quick : PyLong_AsUnsignedLongLong(value);
-}
-
 static long kind_of(PyObject *value)
 {
-    int quick = small_int(value);
-    long kind = quick >= 0 ? quick : PyLong_AsLong(value);
+    long kind = PyLong_AsLong(value);
     if (kind >= 0 && kind < LEAT_REC_KINDS)
         return kind;
     if (!PyErr_Occurred())
@@ -123,7 +82,7 @@ static long kind_of(PyObject *value)
     return -1;
 }
 
-COLD int core_speak_first(void)
+int core_speak_first(void)
 {
     this_thread.spoken = 1;
     if (!on_first)
@@ -135,7 +94,7 @@ COLD int core_speak_first(void)
     return result ? 0 : -1;
 }
 
-HOT int core_begin(struct here *here, enum leat_record_kind kind)
+int core_begin(struct here *here, enum leat_record_kind kind)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
@@ -154,8 +113,8 @@ HOT int core_begin(struct here *here, enum leat_record_kind kind)
     return 1;
 }
 
-HOT void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
-                  uint64_t arg, uint64_t t1)
+void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
+              uint64_t arg, uint64_t t1)
 {
     if (!(here->inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here->steps > 0))
         return;
@@ -166,7 +125,7 @@ HOT void core_end(struct here *here, enum leat_record_kind kind, unsigned flags,
         leat_recorder_nest(-1);
 }
 
-COLD static void call_tick(void)
+static void call_tick(void)
 {
     PyObject *result = PyObject_CallFunctionObjArgs(tick, NULL);
     if (!result)
@@ -174,7 +133,7 @@ COLD static void call_tick(void)
     Py_XDECREF(result);
 }
 
-HOT void core_tick(uint64_t now_ns)
+void core_tick(uint64_t now_ns)
 {
     if (places_asked())
         places_tell();
@@ -197,16 +156,14 @@ static PyObject *begin(PyObject *self, PyObject *value)
 static PyObject *end(PyObject *self, PyObject *args)
 {
     uint64_t t1 = leat_now_ns();
-    PyObject *last = PyTuple_GetItem(args, 3); /* NULL with an exception when there are fewer */
-    long kind = last ? kind_of(PyTuple_GetItem(args, 0)) : -1;
-    if (kind < 0)
+    int kind;
+    unsigned flags, id;
+    unsigned long long arg;
+    if (!PyArg_ParseTuple(args, "iIIK", &kind, &flags, &id, &arg))
         return NULL;
-    uint64_t flags = core_unpack(PyTuple_GetItem(args, 1));
-    uint64_t id = core_unpack(PyTuple_GetItem(args, 2));
-    uint64_t arg = core_unpack(last);
-    if ((flags | id | arg) >> 63 && PyErr_Occurred()) /* a failed unpack gives all ones */
-        return NULL;
-    core_end(core_here(), (enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t1);
+    if (kind < 0 || kind >= LEAT_REC_KINDS)
+        return PyErr_Format(PyExc_ValueError, "there is no kind %d", kind);
+    core_end(core_here(), (enum leat_record_kind)kind, flags, id, arg, t1);
     core_tick(t1);
     Py_RETURN_NONE;
 }
@@ -440,9 +397,8 @@ PyMODINIT_FUNC PyInit__record(void); /* called by its name only */
 
 PyMODINIT_FUNC PyInit__record(void)
 {
-    core_vectorcall = (vectorcall_fn *)dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
     PyObject *module = PyModule_Create(&core_module);
-    if (module && (fill_small() < 0 || add_constants(module) < 0 || making_add(module) < 0 ||
+    if (module && (add_constants(module) < 0 || making_add(module) < 0 ||
                    handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||
                    sampler_add(module) < 0 || places_add(module) < 0)) {
         Py_DECREF(module);

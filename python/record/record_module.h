@@ -20,21 +20,6 @@
 #include <Python.h>
 
 #include "making_mark.h"
-#include "base/hot.h"
-
-/* In the limited API since Python 3.10; the others have it too, with this value. */
-#ifndef METH_FASTCALL
-#define METH_FASTCALL 0x0080
-#endif
-
-/* A call that makes no tuple and no dict. In the limited API since Python 3.12, and a function that
- * can be found by its name since 3.11; NULL before. */
-#ifndef Py_TPFLAGS_HAVE_VECTORCALL
-#define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
-#endif
-typedef PyObject *vectorcall_fn(PyObject *callable, PyObject *const *args, size_t count,
-                                PyObject *names);
-extern vectorcall_fn *core_vectorcall;
 
 #define LOADER_UNKNOWN (-1)
 #define QUICK_BATCH_NS 1000000  /* of such batches no line is worth a thread that looks */
@@ -68,7 +53,6 @@ static inline void core_keep(PyObject **place, PyObject *value)
 
 struct here *core_here(void);
 int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
-uint64_t core_unpack(PyObject *value); /* as PyLong_AsUnsignedLongLong, quicker for small ones */
 /* A span of this thread, which is `here`, begins: 1, or 0 when it is inside such a one already. */
 int core_begin(struct here *here, enum leat_record_kind kind);
 /* It ends. Whatever exception there is stays. */

@@ -41,7 +41,7 @@ static PyObject *emptied(void)
     return NULL;
 }
 
-HOT static void add_kept(struct timed *t)
+static void add_kept(struct timed *t)
 {
     leat_parts(t->loader, LEAT_PART_SAMPLE, t->kept_ns, t->kept);
     t->kept = 0;
@@ -108,7 +108,7 @@ static void count_whole(struct timed *t, uint64_t ns)
         keep(t, mean);
 }
 
-HOT static void fetch_ends(struct timed *t, PyObject *args)
+static void fetch_ends(struct timed *t, PyObject *args)
 {
     PyObject *data = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
     t->fetched_ns = leat_now_ns();
@@ -122,7 +122,7 @@ HOT static void fetch_ends(struct timed *t, PyObject *args)
     add_kept(t);
 }
 
-HOT static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
+static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
 {
     if (!t->collate)
         return emptied();
@@ -172,7 +172,7 @@ struct timed *timed_new(uint32_t loader, int single)
     return t;
 }
 
-HOT void timed_begin(struct timed *t, PyObject *index)
+void timed_begin(struct timed *t, PyObject *index)
 {
     t->open = 1;
     t->asked = index && PyList_Check(index) ? PyList_Size(index) : 0;
@@ -183,7 +183,7 @@ HOT void timed_begin(struct timed *t, PyObject *index)
     t->begin_ns = t->last_ns = leat_now_ns();
 }
 
-HOT void timed_end(struct timed *t)
+void timed_end(struct timed *t)
 {
     t->open = 0;
     add_kept(t);

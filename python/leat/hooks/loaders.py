@@ -170,23 +170,6 @@ def _mark(loader):
     return known[0], state.next_iteration() << 32, max(known[1], 0)
 
 
-def _full_batches(iterator):
-    """How many batches of an iteration are sure to hold batch_size samples, so that none need be
-    looked at: where the sampler, the order and the collate function are torch's own."""
-    from torch.utils import data
-
-    sampler = getattr(iterator, "_index_sampler", None)
-    ours = (data.SequentialSampler, data.RandomSampler, data.DistributedSampler)
-    known = (
-        type(sampler) is data.BatchSampler
-        and type(sampler.sampler) in ours
-        and getattr(iterator, "_collate_fn", None) is data.default_collate
-        and getattr(iterator, "_in_order", True)
-        and not hasattr(iterator._dataset, "__getitems__")  # it may give fewer than asked for
-    )
-    return len(sampler.sampler) // sampler.batch_size if known else 0
-
-
 class _Face:
     """What an iterator shows of the loader it came from."""
 
@@ -281,7 +264,7 @@ def _make_iter(compiling):
                 end(ITER, flags, mark[0], mark[1])
             try:
                 maker = _maker_of(iterator, fresh=True)
-                iterator._leat = Mark(*mark, maker, _full_batches(iterator))
+                iterator._leat = Mark(*mark, maker)
                 _name_queue(iterator, mark[0])
             except Exception:
                 pass
@@ -297,7 +280,7 @@ def _make_next(owner, torch):
 
     def make(original):
         enabled, ended = torch.is_grad_enabled, _running.discard
-        _record.on_next(original, enabled, samples, _mark_of, ended, torch.Tensor)
+        _record.on_next(original, enabled, samples, _mark_of, ended)
         return _record.next_of(owner)
 
     return make
