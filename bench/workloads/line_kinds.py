@@ -19,6 +19,7 @@ import tempfile
 import time
 
 from leat import _record
+from leat.profile import lines
 
 clock = time.perf_counter_ns
 
@@ -191,14 +192,14 @@ def make_fetcher(dataset):
 def busy_line(kind):
     """The number of the line that says so, in the class."""
     with open(__file__) as file:
-        lines = file.read().splitlines()
-    start = lines.index(next(x for x in lines if x.startswith(f"class {kind.__name__}(")))
-    return next(i + 1 for i in range(start, len(lines)) if lines[i].endswith("# busy"))
+        text = file.read().splitlines()
+    start = text.index(next(x for x in text if x.startswith(f"class {kind.__name__}(")))
+    return next(i + 1 for i in range(start, len(text)) if text[i].endswith("# busy"))
 
 
 def share(dataset, fetcher, seconds):
     """With the sampler of lines on; what it found is in the shared memory."""
-    sampled = _record.sample_lines(100)
+    sampled = lines.sample(100)
     dataset.busy = 0
     begin, samples = clock(), 0
     while clock() - begin < seconds * 1e9:
@@ -224,7 +225,8 @@ def sampler_cpu_ns():
 
 def block(fetcher, hz):
     """(nanoseconds, nanoseconds on a CPU) a sample, and the sampler's share of a CPU."""
-    _record.sample_lines(hz)
+    if hz:
+        lines.sample(hz)
     for i in range(3):  # new code is described
         fetcher.fetch([i + k for k in range(4)])
     begin, cpu, sampler, samples = clock(), time.thread_time_ns(), sampler_cpu_ns(), 0
@@ -233,7 +235,7 @@ def block(fetcher, hz):
         samples += 4
     wall, cpu = clock() - begin, time.thread_time_ns() - cpu
     sampler = sampler_cpu_ns() - sampler if hz else 0
-    _record.sample_lines(0)
+    _record.stop_lines()
     time.sleep(0.03)  # its thread leaves
     return wall / samples, cpu / samples, sampler / wall
 

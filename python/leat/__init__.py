@@ -94,24 +94,20 @@ class phase:
     def __enter__(self):
         if _compiling():
             return self
-        here = state.here
-        if not _recording():
-            here.phases = (*here.phases, 0)
-            return self
-        state.name_id(self.name)
-        here.phases = (*here.phases, state.now())
+        if _recording():
+            state.name_id(self.name)
+            _record.phase_begin(state.now())
+        else:
+            _record.phase_begin(0)
         return self
 
     def __exit__(self, kind, error, trace):
         if _compiling():
             return False
-        here = state.here
-        if here.phases:
-            t0 = here.phases[-1]
-            here.phases = here.phases[:-1]
-            if t0:
-                flags = 0 if kind is None else _record.FLAG_ERROR
-                state.record(_record.NAMED, flags, state.name_id(self.name), 0, t0)
+        t0 = _record.phase_end()
+        if t0:
+            flags = 0 if kind is None else _record.FLAG_ERROR
+            state.record(_record.NAMED, flags, state.name_id(self.name), 0, t0)
         return False
 
     def __call__(self, function):

@@ -106,29 +106,28 @@ static void forget_in_child(void)
     memset(told, 0, sizeof told);
 }
 
-/* 1, or 0 when the stack of this Python cannot be read. */
-static int start(leat_probe_watch_fn watch)
+static leat_probe_watch_fn find_probe(void)
+{
+    return (leat_probe_watch_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_WATCH);
+}
+
+static PyObject *core_has_probe(PyObject *self, PyObject *unused)
+{
+    return PyBool_FromLong(find_probe() != NULL);
+}
+
+static PyObject *core_watch_places(PyObject *self, PyObject *describe)
 {
     static int handler_set;
-    PyObject *module = PyImport_ImportModule("leat.profile.lines");
-    if (module && stack_open() == 0)
-        sampler_find_layout(module);
-    if (module && stack_known())
-        lines = lines_new(module);
-    Py_XDECREF(module);
-    PyErr_Clear();
-    if (!lines)
-        return 0;
+    leat_probe_watch_fn watch = find_probe();
+    if (lines)
+        Py_RETURN_TRUE;
+    if (!watch || stack_open() < 0 || !stack_known() || !(lines = lines_new(describe)))
+        Py_RETURN_FALSE;
     if (!handler_set)
         handler_set = pthread_atfork(NULL, NULL, forget_in_child) == 0;
     watch(seen);
-    return 1;
-}
-
-static PyObject *core_watch_places(PyObject *self, PyObject *unused)
-{
-    leat_probe_watch_fn watch = (leat_probe_watch_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_WATCH);
-    return PyBool_FromLong(!watch || lines || start(watch));
+    Py_RETURN_TRUE;
 }
 
 static PyObject *core_tell_places(PyObject *self, PyObject *unused)
@@ -138,8 +137,11 @@ static PyObject *core_tell_places(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef places_methods[] = {
-    {"watch_places", core_watch_places, METH_NOARGS,
-     "watch_places(): lines that copy to and from the GPU, or wait for it, are counted from now on,"
+    {"has_probe",    core_has_probe,    METH_NOARGS,
+     "has_probe() -> whether libleat-probe.so is loaded."                           },
+    {"watch_places", core_watch_places, METH_O,
+     "watch_places(describe): lines that copy to and from the GPU, or wait for it, are counted "
+     "from now on,"
      " where the probe is; False when they cannot be."                              },
     {"tell_places",  core_tell_places,  METH_NOARGS,
      "tell_places(): puts what was counted where leat sees it. close() does so too."},

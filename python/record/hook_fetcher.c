@@ -113,16 +113,16 @@ void core_missing(enum core_signal signal)
 }
 
 /* The first thread that comes has the mark until it is done. */
-void making_mark(struct here *here, enum making_part part, uint32_t loader)
+void making_mark(struct traced_thread *thread, enum making_part part, uint32_t loader)
 {
-    if (!here->tid) {
-        here->tid = (int32_t)syscall(SYS_gettid);
-        here->ident = PyThread_get_thread_ident();
+    if (!thread->tid) {
+        thread->tid = (int32_t)syscall(SYS_gettid);
+        thread->ident = PyThread_get_thread_ident();
     }
-    if (making.part != MAKING_NONE && making.tid != here->tid)
+    if (making.part != MAKING_NONE && making.tid != thread->tid)
         return;
-    making.tid = here->tid;
-    making.ident = here->ident;
+    making.tid = thread->tid;
+    making.ident = thread->ident;
     making.thread_state = PyThreadState_Get();
     making.loader = loader;
     making.part = part;
@@ -285,13 +285,13 @@ static void record_batch(struct fetch *f, PyObject *batch)
                 t->begin_ns, t->end_ns);
 }
 
-static void batch_begins(struct here *here, struct timed *t, PyObject *args)
+static void batch_begins(struct traced_thread *thread, struct timed *t, PyObject *args)
 {
     timed_begin(t, PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
     if (idle_since_ns)
         leat_part(t->loader, LEAT_PART_IDLE, t->begin_ns - idle_since_ns, 0);
-    here->making = 1;
-    making_mark(here, MAKING_SAMPLE, t->loader);
+    thread->in_fetcher = 1;
+    making_mark(thread, MAKING_SAMPLE, t->loader);
 }
 
 static void answer_sampler(void)
@@ -330,12 +330,13 @@ static uint32_t samples_every(const struct timed *t)
                       SELDOM_SAMPLES);
 }
 
-static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *batch)
+static void batch_ends(struct traced_thread *thread, struct fetch *f, PyObject *fetcher,
+                       PyObject *batch)
 {
     struct timed *t = (struct timed *)f->stand_in;
-    here->making = 0;
+    thread->in_fetcher = 0;
     timed_end(t);
-    making_mark(here, MAKING_NONE, t->loader);
+    making_mark(thread, MAKING_NONE, t->loader);
     if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
         core_missing(SIGNAL_COLLATE);
     uint32_t every = batches_every(f, t);
@@ -353,15 +354,15 @@ static void batch_ends(struct here *here, struct fetch *f, PyObject *fetcher, Py
         answer_sampler();
 }
 
-static PyObject *call_timed(struct here *here, struct fetch *f, PyObject *fetcher, PyObject *args,
-                            PyObject *kwargs)
+static PyObject *call_timed(struct traced_thread *thread, struct fetch *f, PyObject *fetcher,
+                            PyObject *args, PyObject *kwargs)
 {
     int dressed = dress(f, fetcher);
-    batch_begins(here, (struct timed *)f->stand_in, args);
+    batch_begins(thread, (struct timed *)f->stand_in, args);
     PyObject *batch = call_plain(f, fetcher, args, kwargs);
     if (dressed)
         undress(f, fetcher);
-    batch_ends(here, f, fetcher, batch);
+    batch_ends(thread, f, fetcher, batch);
     return batch;
 }
 
@@ -372,15 +373,15 @@ static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_RuntimeError, "leat: the fetcher is gone");
         return NULL;
     }
-    struct here *here = core_here();
+    struct traced_thread *thread = traced_thread();
     int open = ((struct timed *)f->stand_in)->open; /* another thread is in the same fetcher */
     PyObject *batch;
     Py_INCREF(fetcher);
     Py_INCREF(f);
-    if (here->making || open || !leat_recording())
+    if (thread->in_fetcher || open || !leat_recording())
         batch = call_plain(f, fetcher, args, kwargs);
     else
-        batch = call_timed(here, f, fetcher, args, kwargs);
+        batch = call_timed(thread, f, fetcher, args, kwargs);
     Py_DECREF(f);
     Py_DECREF(fetcher);
     return batch;
@@ -444,11 +445,11 @@ static PyObject *core_time_fetcher(PyObject *self, PyObject *args)
 /* torch's create_fetcher, which may run user code (iter(dataset)): so it has no frame of leat's. */
 static PyObject *core_create_fetcher(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    struct here *here = core_here();
-    here->creating++;
+    struct traced_thread *thread = traced_thread();
+    thread->creating++;
     PyObject *fetcher = PyObject_Call(create_original, args, kwargs);
-    here->creating--;
-    if (fetcher && create_dress && !here->creating && !here->making) {
+    thread->creating--;
+    if (fetcher && create_dress && !thread->creating && !thread->in_fetcher) {
         PyObject *done = PyObject_CallFunctionObjArgs(create_dress, fetcher, NULL);
         if (!done)
             PyErr_Clear();

@@ -92,9 +92,9 @@ static struct mark *find_mark(PyObject *iterator)
  * samples() in hooks/loaders.py finds. */
 static uint64_t count_of(PyObject *batch, const struct mark *mark)
 {
-    struct here *here = core_here();
-    if (here->made > 0)
-        return (uint64_t)here->made & UINT32_MAX;
+    struct traced_thread *thread = traced_thread();
+    if (thread->batch_samples > 0)
+        return (uint64_t)thread->batch_samples & UINT32_MAX;
     PyObject *answer = PyObject_CallFunction(count_samples, "OK", batch,
                                              (unsigned long long)(mark ? mark->size : 0));
     uint64_t count = answer ? PyLong_AsUnsignedLongLong(answer) : 0;
@@ -162,19 +162,19 @@ static PyObject *call_next(PyObject *iterator)
 static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
 {
     const uint32_t bit = 1u << LEAT_REC_FETCH;
-    struct here *here = core_here();
-    if (here->inside & bit)
+    struct traced_thread *thread = traced_thread();
+    if (thread->open & bit)
         return call_next(iterator);
-    if (!here->spoken && core_speak_first() < 0)
+    if (!thread->trains && first_training_span() < 0)
         PyErr_Clear();
     struct mark *mark = find_mark(iterator);
     int64_t ready = -1;
     if (mark && mark->maker != Py_None && !making_wake(mark->maker))
         ready = handover_ready(iterator, mark->maker);
     unsigned flags = nograd_flag();
-    here->inside |= bit;
-    here->made = 0;
-    here->loader = mark ? (int64_t)mark->loader : LOADER_UNKNOWN;
+    thread->open |= bit;
+    thread->batch_samples = 0;
+    thread->fetch_loader = mark ? (int64_t)mark->loader : LOADER_UNKNOWN;
     enum leat_clock_phase phase = clock_phase(flags);
     leat_clock_mark(phase);
     uint64_t t0 = leat_now_ns();
@@ -182,7 +182,7 @@ static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
     uint64_t t1 = leat_now_ns();
     if (phase == LEAT_CLOCK_INPUT)
         leat_clock_mark(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);
-    here->inside &= ~bit;
+    thread->open &= ~bit;
     if (batch)
         next_came(mark, flags, ready, batch, t0, t1);
     else

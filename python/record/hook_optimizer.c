@@ -72,9 +72,9 @@ static void tell_reduction(uint64_t t1)
     reduces_ns = 0;
 }
 
-static int backward_begins(struct backward *b, struct here *here)
+static int backward_begins(struct backward *b, struct traced_thread *thread)
 {
-    if (core_begin(here, b->kind) <= 0)
+    if (core_begin(thread, b->kind) <= 0)
         return 0;
     backwards++;
     trained = 1;
@@ -82,23 +82,23 @@ static int backward_begins(struct backward *b, struct here *here)
     return 1;
 }
 
-static PyObject *backward_ends(struct backward *b, struct here *here, PyObject *result)
+static PyObject *backward_ends(struct backward *b, struct traced_thread *thread, PyObject *result)
 {
     uint64_t t1 = leat_now_ns();
     backwards--;
     if (reduces_ns)
         tell_reduction(t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
-    core_end(here, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
+    core_end(thread, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
 }
 
 static PyObject *backward_call(struct backward *b, PyObject *args, PyObject *kwargs)
 {
-    struct here *here = core_here();
-    if (!backward_begins(b, here))
+    struct traced_thread *thread = traced_thread();
+    if (!backward_begins(b, thread))
         return PyObject_Call(b->original, args, kwargs);
-    return backward_ends(b, here, PyObject_Call(b->original, args, kwargs));
+    return backward_ends(b, thread, PyObject_Call(b->original, args, kwargs));
 }
 
 static PyObject *backward_dict(struct backward *b, void *unused)
@@ -153,14 +153,14 @@ static PyType_Spec backward_spec = {
 /* One argument, no closure, no step open: the step of nearly every training. */
 static PyObject *train_begin_step(PyObject *self, PyObject *given)
 {
-    struct here *here = core_here();
+    struct traced_thread *thread = traced_thread();
     PyObject *optimizer, *args, *kwargs;
     if (!PyArg_ParseTuple(given, "OOO", &optimizer, &args, &kwargs))
         return NULL;
     if (!PyTuple_Check(args) || PyTuple_Size(args) != 1 || !PyDict_Check(kwargs) ||
-        PyDict_Size(kwargs) || here->inside & 1u << LEAT_REC_OPTIMIZER)
+        PyDict_Size(kwargs) || thread->open & 1u << LEAT_REC_OPTIMIZER)
         return PyObject_Call(begin_rare, given, NULL);
-    core_begin(here, LEAT_REC_OPTIMIZER);
+    core_begin(thread, LEAT_REC_OPTIMIZER);
     leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
@@ -206,8 +206,51 @@ static PyObject *train_end_step(PyObject *self, PyObject *given)
         return NULL;
     unsigned flags = backwards ? ask_nested() : 0;
     uint64_t number = read_number(optimizer);
-    core_end(core_here(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
+    core_end(traced_thread(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
+    core_tick(t1);
+    Py_RETURN_NONE;
+}
+
+/* A step begins while another seems to be open. `frames` calls of step() are on the call stack of
+ * this thread: an open step that is not there has failed, and is forgotten. */
+static PyObject *correct_steps(PyObject *self, PyObject *frames)
+{
+    struct traced_thread *thread = traced_thread();
+    long steps = PyLong_AsLong(frames);
+    if (steps == -1 && PyErr_Occurred())
+        return NULL;
+    steps += thread->scalers;
+    if (steps > 1) {
+        thread->steps = (int)steps;
+    } else {
+        core_drop(thread, LEAT_REC_OPTIMIZER);
+        core_begin(thread, LEAT_REC_OPTIMIZER);
+    }
+    Py_RETURN_NONE;
+}
+
+/* GradScaler.step() is an optimizer step, whether or not it calls the optimizer's. */
+static PyObject *begin_scaler(PyObject *self, PyObject *unused)
+{
+    struct traced_thread *thread = traced_thread();
+    if (!core_begin(thread, LEAT_REC_OPTIMIZER) && !thread->scalers) {
+        core_drop(thread, LEAT_REC_OPTIMIZER); /* a step that failed was still open */
+        core_begin(thread, LEAT_REC_OPTIMIZER);
+    }
+    thread->scalers++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *end_scaler(PyObject *self, PyObject *args)
+{
+    uint64_t t1 = leat_now_ns();
+    struct traced_thread *thread = traced_thread();
+    unsigned flags, number;
+    if (!PyArg_ParseTuple(args, "II", &flags, &number))
+        return NULL;
+    thread->steps = thread->scalers--; /* the steps inside have ended, or failed */
+    core_end(thread, LEAT_REC_OPTIMIZER, flags, number, 0, t1);
     core_tick(t1);
     Py_RETURN_NONE;
 }
@@ -243,13 +286,16 @@ void train_forget(void)
 }
 
 static PyMethodDef train_methods[] = {
-    {"begin_step", train_begin_step, METH_VARARGS,
-     "begin_step(optimizer, args, kwargs) of a hook."                                            },
-    {"end_step",   train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."},
-    {"on_step",    train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."  },
-    {"reduces",    train_reduces,    METH_NOARGS,
-     "reduces(): the gradients of this rank are there, those of others are waited for."          },
-    {NULL,         NULL,             0,            NULL                                          },
+    {"begin_step",    train_begin_step, METH_VARARGS,
+     "begin_step(optimizer, args, kwargs) of a hook."                                                    },
+    {"end_step",      train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."     },
+    {"correct_steps", correct_steps,    METH_O,       "correct_steps(calls of step() on the call stack)."},
+    {"begin_scaler",  begin_scaler,     METH_NOARGS,  "begin_scaler(): GradScaler.step() begins."        },
+    {"end_scaler",    end_scaler,       METH_VARARGS, "end_scaler(flags, optimizer)."                    },
+    {"on_step",       train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."       },
+    {"reduces",       train_reduces,    METH_NOARGS,
+     "reduces(): the gradients of this rank are there, those of others are waited for."                  },
+    {NULL,            NULL,             0,            NULL                                               },
 };
 
 int train_add(PyObject *module)

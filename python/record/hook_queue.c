@@ -69,10 +69,10 @@ static int sends_batch(PyObject *message)
 
 static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    struct here *here = core_here();
-    if (data_queue && !here->feeds)
-        here->feeds = ask_feeds();
-    if (!data_queue || here->feeds < 0 || PyTuple_Size(args) != 1 ||
+    struct traced_thread *thread = traced_thread();
+    if (data_queue && !thread->feeds)
+        thread->feeds = ask_feeds();
+    if (!data_queue || thread->feeds < 0 || PyTuple_Size(args) != 1 ||
         !sends_batch(PyTuple_GetItem(args, 0)))
         return PyObject_Call(dumps_original, args, kwargs);
     uint64_t t0 = leat_now_ns();
@@ -83,11 +83,12 @@ static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 }
 
 /* The loader for which this thread takes or pins batches now. */
-static int64_t loader_served(struct here *here)
+static int64_t loader_served(struct traced_thread *thread)
 {
-    if (!here->serves)
-        return here->inside & 1u << LEAT_REC_FETCH && !here->making ? here->loader : LOADER_UNKNOWN;
-    PyObject *mark = PyObject_GetAttr(here->serves, str_leat);
+    if (!thread->pin_queue)
+        return thread->open & 1u << LEAT_REC_FETCH && !thread->in_fetcher ? thread->fetch_loader
+                                                                          : LOADER_UNKNOWN;
+    PyObject *mark = PyObject_GetAttr(thread->pin_queue, str_leat);
     uint64_t loader = mark ? PyLong_AsUnsignedLongLong(mark) : 0;
     Py_XDECREF(mark);
     if (!PyErr_Occurred())
@@ -98,7 +99,7 @@ static int64_t loader_served(struct here *here)
 
 static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    int64_t loader = loader_served(core_here());
+    int64_t loader = loader_served(traced_thread());
     if (loader < 0)
         return PyObject_Call(loads_original, args, kwargs);
     uint64_t t0 = leat_now_ns();
@@ -112,18 +113,18 @@ static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *core_pin(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    struct here *here = core_here();
-    int64_t loader = here->pinning ? LOADER_UNKNOWN : loader_served(here);
+    struct traced_thread *thread = traced_thread();
+    int64_t loader = thread->in_pin_memory ? LOADER_UNKNOWN : loader_served(thread);
     PyObject *data = PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : NULL;
     if (loader < 0 || !data || data == Py_None)
         return PyObject_Call(pin_original, args, kwargs);
     for (Py_ssize_t i = 0; i < PyTuple_Size(no_batch); i++)
         if (PyTuple_GetItem(no_batch, i) == (PyObject *)Py_TYPE(data))
             return PyObject_Call(pin_original, args, kwargs);
-    here->pinning = 1;
+    thread->in_pin_memory = 1;
     uint64_t t0 = leat_now_ns();
     PyObject *pinned = PyObject_Call(pin_original, args, kwargs);
-    here->pinning = 0;
+    thread->in_pin_memory = 0;
     if (pinned)
         leat_part((uint32_t)loader, LEAT_PART_PIN, leat_now_ns() - t0, 0);
     return pinned;
@@ -185,11 +186,11 @@ static PyObject *core_feeds(PyObject *self, PyObject *queue)
 
 static PyObject *core_serves(PyObject *self, PyObject *queue)
 {
-    struct here *here = core_here();
+    struct traced_thread *thread = traced_thread();
     if (queue == Py_None)
-        Py_CLEAR(here->serves);
+        Py_CLEAR(thread->pin_queue);
     else
-        core_keep(&here->serves, queue);
+        core_keep(&thread->pin_queue, queue);
     Py_RETURN_NONE;
 }
 

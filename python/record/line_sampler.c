@@ -272,23 +272,6 @@ void sampler_hear(uint64_t ns, int made)
         current = NULL; /* what it has is never freed */
 }
 
-static PyObject *probe(PyObject *self, PyObject *situation)
-{
-    return PyLong_FromLong(stack_probe((int)PyLong_AsLong(situation)));
-}
-
-void sampler_find_layout(PyObject *module)
-{
-    static PyMethodDef method = {"probe", probe, METH_O, NULL};
-    if (stack_known())
-        return;
-    PyObject *call = PyCFunction_NewEx(&method, NULL, NULL);
-    PyObject *done = call ? PyObject_CallMethod(module, "probe", "O", call) : NULL;
-    Py_XDECREF(call);
-    Py_XDECREF(done);
-    PyErr_Clear();
-}
-
 static void stop_current(void)
 {
     struct sampler *s = current;
@@ -297,16 +280,13 @@ static void stop_current(void)
         s->stop = 1; /* it leaves with its next look */
 }
 
-static int start(double hz, int seldom)
+static int start(double hz, int seldom, PyObject *describe)
 {
     static int handler_set;
     struct sampler *s = NULL;
-    PyObject *module = PyImport_ImportModule("leat.profile.lines");
-    if (module && stack_open() == 0)
-        sampler_find_layout(module);
-    if (!module || !stack_known() || !(s = calloc(1, sizeof *s)))
-        goto fail;
-    s->lines = lines_new(module);
+    if (stack_open() < 0 || !stack_known() || !(s = calloc(1, sizeof *s)))
+        return 0;
+    s->lines = lines_new(describe);
     if (!s->lines)
         goto fail;
     s->period_ns = (uint64_t)(1e9 / hz);
@@ -319,36 +299,45 @@ static int start(double hz, int seldom)
     current = s;
     if (!s->waits && start_thread(s) < 0)
         goto fail;
-    Py_DECREF(module);
     return 1;
 fail:
     current = NULL;
-    if (s)
-        lines_free(s->lines);
+    lines_free(s->lines); /* takes NULL */
     free(s);
-    Py_XDECREF(module);
-    PyErr_Clear();
     return 0;
 }
 
 static PyObject *core_sample_lines(PyObject *self, PyObject *args)
 {
     double hz;
-    int seldom = 0;
-    if (!PyArg_ParseTuple(args, "d|p", &hz, &seldom))
+    int seldom;
+    PyObject *describe;
+    if (!PyArg_ParseTuple(args, "dpO", &hz, &seldom, &describe))
         return NULL;
-    if (hz <= 0) {
-        stop_current();
-        Py_RETURN_FALSE;
-    }
-    return PyBool_FromLong(current || start(hz < 10000 ? hz : 10000, seldom));
+    return PyBool_FromLong(current || start(hz < 10000 ? hz : 10000, seldom, describe));
+}
+
+static PyObject *core_stop_lines(PyObject *self, PyObject *unused)
+{
+    stop_current();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_probe_stack(PyObject *self, PyObject *situation)
+{
+    long which = PyLong_AsLong(situation);
+    if (which == -1 && PyErr_Occurred())
+        return NULL;
+    return PyLong_FromLong(stack_open() < 0 ? 0 : stack_probe((int)which));
 }
 
 static PyMethodDef sampler_methods[] = {
+    {"probe_stack",  core_probe_stack,  METH_O,       "probe_stack(situation) -> layouts that fit."},
     {"sample_lines", core_sample_lines, METH_VARARGS,
-     "sample_lines(hz, seldom=False) -> whether lines are sampled in this process from now on; 0 "
-     "stops it. seldom: as if the dense looks had been taken."},
-    {NULL,           NULL,              0,            NULL    },
+     "sample_lines(hz, seldom, describe) -> whether lines are sampled in this process from now on. "
+     "seldom: at the lower rate from the start."                                                   },
+    {"stop_lines",   core_stop_lines,   METH_NOARGS,  "stop_lines(): ends it."                     },
+    {NULL,           NULL,              0,            NULL                                         },
 };
 
 int sampler_add(PyObject *module)

@@ -10,13 +10,14 @@
 
 #include <stdio.h>
 
-static __thread struct here this_thread;
+static __thread struct traced_thread this_thread;
 
 static PyObject *on_first; /* owned; called before a thread's first span of training */
 static PyObject *tick;     /* owned; called at the end of a span when something is due */
+static PyObject *str_phases;
 static uint64_t due_ns = UINT64_MAX;
 
-struct here *core_here(void)
+struct traced_thread *traced_thread(void)
 {
     return &this_thread;
 }
@@ -72,19 +73,23 @@ static PyObject *core_record(PyObject *self, PyObject *args)
     return PyBool_FromLong(leat_recording());
 }
 
-static long kind_of(PyObject *value)
+static int check_span(long span)
 {
-    long kind = PyLong_AsLong(value);
-    if (kind >= 0 && kind < LEAT_REC_KINDS)
-        return kind;
+    if (span >= 0 && span < SPAN_KINDS)
+        return (int)span;
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "there is no kind %ld", kind);
+        PyErr_Format(PyExc_ValueError, "unknown kind of span: %ld", span);
     return -1;
 }
 
-int core_speak_first(void)
+static int span_of(PyObject *value)
 {
-    this_thread.spoken = 1;
+    return check_span(PyLong_AsLong(value));
+}
+
+int first_training_span(void)
+{
+    this_thread.trains = 1;
     if (!on_first)
         return 0;
     PyObject *args = PyTuple_New(0);
@@ -94,35 +99,43 @@ int core_speak_first(void)
     return result ? 0 : -1;
 }
 
-int core_begin(struct here *here, enum leat_record_kind kind)
+int core_begin(struct traced_thread *thread, int span)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
-    if (kind == LEAT_REC_OPTIMIZER)
-        here->steps++;
-    if (here->inside & 1u << kind)
+    if (span == LEAT_REC_OPTIMIZER)
+        thread->steps++;
+    if (thread->open & 1u << span)
         return 0;
-    if (!here->spoken && 1u << kind & training && core_speak_first() < 0)
+    if (!thread->trains && 1u << span & training && first_training_span() < 0)
         PyErr_Clear();
-    here->inside |= 1u << kind;
-    if (kind == LEAT_REC_BACKWARD)
+    thread->open |= 1u << span;
+    if (span == LEAT_REC_BACKWARD)
         leat_recorder_nest(1);
-    if (kind == LEAT_REC_FETCH)
-        here->loader = LOADER_UNKNOWN;
-    here->t0_ns[kind] = leat_now_ns();
+    if (span == LEAT_REC_FETCH)
+        thread->fetch_loader = LOADER_UNKNOWN;
+    thread->t0_ns[span] = leat_now_ns();
     return 1;
 }
 
-void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
-              uint64_t arg, uint64_t t1)
+void core_end(struct traced_thread *thread, int span, unsigned flags, uint32_t id, uint64_t arg,
+              uint64_t t1)
 {
-    if (!(here->inside & 1u << kind) || (kind == LEAT_REC_OPTIMIZER && --here->steps > 0))
+    if (!(thread->open & 1u << span) || (span == LEAT_REC_OPTIMIZER && --thread->steps > 0))
         return;
-    here->inside &= ~(1u << kind);
-    if (kind != LEAT_REC_NONE) /* the hooks time their own way with a span that says nothing */
-        leat_record(kind, flags, id, arg, here->t0_ns[kind], t1);
-    if (kind == LEAT_REC_BACKWARD)
+    thread->open &= ~(1u << span);
+    int kind = span < LEAT_REC_KINDS ? span : LEAT_REC_NAMED;
+    if (kind != LEAT_REC_NONE) /* used to measure the cost of a hook; not recorded */
+        leat_record((enum leat_record_kind)kind, flags, id, arg, thread->t0_ns[span], t1);
+    if (span == LEAT_REC_BACKWARD)
         leat_recorder_nest(-1);
+}
+
+void core_drop(struct traced_thread *thread, int span)
+{
+    thread->open &= ~(1u << span);
+    if (span == LEAT_REC_OPTIMIZER)
+        thread->steps = 0;
 }
 
 static void call_tick(void)
@@ -149,61 +162,91 @@ static PyObject *core_collective(PyObject *self, PyObject *begins)
 
 static PyObject *begin(PyObject *self, PyObject *value)
 {
-    long kind = kind_of(value);
-    return kind < 0 ? NULL : PyBool_FromLong(core_begin(core_here(), (enum leat_record_kind)kind));
+    int span = span_of(value);
+    return span < 0 ? NULL : PyBool_FromLong(core_begin(traced_thread(), span));
 }
 
 static PyObject *end(PyObject *self, PyObject *args)
 {
     uint64_t t1 = leat_now_ns();
-    int kind;
+    int span;
     unsigned flags, id;
     unsigned long long arg;
-    if (!PyArg_ParseTuple(args, "iIIK", &kind, &flags, &id, &arg))
+    if (!PyArg_ParseTuple(args, "iIIK", &span, &flags, &id, &arg) || check_span(span) < 0)
         return NULL;
-    if (kind < 0 || kind >= LEAT_REC_KINDS)
-        return PyErr_Format(PyExc_ValueError, "there is no kind %d", kind);
-    core_end(core_here(), (enum leat_record_kind)kind, flags, id, arg, t1);
+    core_end(traced_thread(), span, flags, id, arg, t1);
     core_tick(t1);
     Py_RETURN_NONE;
 }
 
 static PyObject *core_inside(PyObject *self, PyObject *value)
 {
-    long kind = kind_of(value);
-    return kind < 0 ? NULL : PyBool_FromLong(this_thread.inside >> kind & 1);
+    int span = span_of(value);
+    return span < 0 ? NULL : PyBool_FromLong(this_thread.open >> span & 1);
 }
 
-static PyObject *core_steps(PyObject *self, PyObject *value)
+static PyObject *drop(PyObject *self, PyObject *value)
 {
-    long steps = PyLong_AsLong(value);
-    if (steps == -1 && PyErr_Occurred())
+    int span = span_of(value);
+    if (span < 0)
         return NULL;
-    this_thread.steps = (int)steps;
+    core_drop(traced_thread(), span);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_drop(PyObject *self, PyObject *value)
+/* The begins of this thread's open phase() blocks, the innermost last: a list in the dict that
+ * Python keeps for each thread and frees with it. Borrowed; NULL without an exception when there
+ * is none. */
+static PyObject *phase_list(void)
 {
-    long kind = kind_of(value);
-    if (kind < 0)
+    PyObject *dict = PyThreadState_GetDict();
+    return dict ? PyDict_GetItemWithError(dict, str_phases) : NULL;
+}
+
+static PyObject *phase_begin(PyObject *self, PyObject *t0_ns)
+{
+    PyObject *list = phase_list();
+    if (!list && !PyErr_Occurred()) {
+        PyObject *dict = PyThreadState_GetDict(), *made = dict ? PyList_New(0) : NULL;
+        if (made && PyDict_SetItem(dict, str_phases, made) == 0)
+            list = made;
+        Py_XDECREF(made); /* the dict holds it */
+    }
+    if (!list || PyList_Append(list, t0_ns) < 0)
         return NULL;
-    this_thread.inside &= ~(1u << kind);
-    if (kind == LEAT_REC_OPTIMIZER)
-        this_thread.steps = 0;
     Py_RETURN_NONE;
+}
+
+static PyObject *phase_end(PyObject *self, PyObject *unused)
+{
+    PyObject *list = phase_list();
+    Py_ssize_t n = list ? PyList_Size(list) : 0;
+    if (PyErr_Occurred())
+        return NULL;
+    if (n == 0)
+        return PyLong_FromLong(0);
+    PyObject *t0_ns = PyList_GetItem(list, n - 1);
+    Py_INCREF(t0_ns);
+    if (PyList_SetSlice(list, n - 1, n, NULL) < 0) {
+        Py_DECREF(t0_ns);
+        return NULL;
+    }
+    return t0_ns;
 }
 
 static PyObject *core_waits(PyObject *self, PyObject *unused)
 {
     uint32_t blocked = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_SYNC;
-    return PyBool_FromLong(this_thread.spoken && !(this_thread.inside & blocked));
+    return PyBool_FromLong(this_thread.trains && !(this_thread.open & blocked));
 }
 
 static PyObject *core_forget(PyObject *self, PyObject *unused)
 {
-    Py_XDECREF(this_thread.serves);
-    this_thread = (struct here){.loader = LOADER_UNKNOWN};
+    Py_XDECREF(this_thread.pin_queue);
+    this_thread = (struct traced_thread){.fetch_loader = LOADER_UNKNOWN};
+    if (phase_list())
+        PyDict_DelItem(PyThreadState_GetDict(), str_phases);
+    PyErr_Clear();
     making_forget();
     train_forget();
     Py_RETURN_NONE;
@@ -319,32 +362,34 @@ static PyObject *core_fact(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef core_methods[] = {
-    {"open",       core_open,       METH_NOARGS,  "open() -> 0, or a negative errno."                       },
-    {"close",      core_close,      METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
-    {"recording",  core_recording,  METH_NOARGS,  "recording() -> bool."                                    },
-    {"now_ns",     core_now_ns,     METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
-    {"record",     core_record,     METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
-    {"begin",      begin,           METH_O,       "begin(kind) -> False if inside such a span already."     },
-    {"end",        end,             METH_VARARGS, "end(kind, flags, id, arg)."                              },
-    {"collective", core_collective, METH_O,
-     "collective(begins): of this thread, for the GPU's clock."                                             },
-    {"inside",     core_inside,     METH_O,       "inside(kind) -> whether this thread is in such a span."  },
-    {"steps",      core_steps,      METH_O,       "steps(count): how many optimizer steps are really open." },
-    {"drop",       core_drop,       METH_O,       "drop(kind): the span is over, and was nothing."          },
-    {"waits",      core_waits,      METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
-    {"forget",     core_forget,     METH_NOARGS,  "forget(): after a fork, in the child."                   },
-    {"on_first",   core_on_first,   METH_O,       "on_first(callable): before a thread's first span."       },
-    {"on_tick",    core_on_tick,    METH_O,       "on_tick(callable): what due() is for."                   },
-    {"due",        core_set_due,    METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
-    {"nest",       core_nest,       METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
-    {"name",       core_name,       METH_VARARGS, "name(text) -> id."                                       },
-    {"loader",     core_loader,     METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
-    {"role",       core_role,       METH_VARARGS, "role(role[, worker_id])."                                },
-    {"rank",       core_rank,       METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
-    {"signals",    core_signals,    METH_O,       "signals(bits): adds to those already set."               },
-    {"cost",       core_cost,       METH_O,       "cost(ns_per_record)."                                    },
-    {"fact",       core_fact,       METH_VARARGS, "fact(key, value)."                                       },
-    {NULL,         NULL,            0,            NULL                                                      },
+    {"open",        core_open,       METH_NOARGS,  "open() -> 0, or a negative errno."                       },
+    {"close",       core_close,      METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
+    {"recording",   core_recording,  METH_NOARGS,  "recording() -> bool."                                    },
+    {"now_ns",      core_now_ns,     METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
+    {"record",      core_record,     METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
+    {"begin",       begin,           METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",         end,             METH_VARARGS, "end(kind, flags, id, arg)."                              },
+    {"collective",  core_collective, METH_O,
+     "collective(begins): of this thread, for the GPU's clock."                                              },
+    {"inside",      core_inside,     METH_O,       "inside(kind) -> whether this thread is in such a span."  },
+    {"drop",        drop,            METH_O,       "drop(span): forgets the open span."                      },
+    {"phase_begin", phase_begin,     METH_O,       "phase_begin(t0_ns): of this thread."                     },
+    {"phase_end",   phase_end,       METH_NOARGS,
+     "phase_end() -> t0_ns of the innermost; 0: none is open."                                               },
+    {"waits",       core_waits,      METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
+    {"forget",      core_forget,     METH_NOARGS,  "forget(): after a fork, in the child."                   },
+    {"on_first",    core_on_first,   METH_O,       "on_first(callable): before a thread's first span."       },
+    {"on_tick",     core_on_tick,    METH_O,       "on_tick(callable): what due() is for."                   },
+    {"due",         core_set_due,    METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
+    {"nest",        core_nest,       METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
+    {"name",        core_name,       METH_VARARGS, "name(text) -> id."                                       },
+    {"loader",      core_loader,     METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
+    {"role",        core_role,       METH_VARARGS, "role(role[, worker_id])."                                },
+    {"rank",        core_rank,       METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
+    {"signals",     core_signals,    METH_O,       "signals(bits): adds to those already set."               },
+    {"cost",        core_cost,       METH_O,       "cost(ns_per_record)."                                    },
+    {"fact",        core_fact,       METH_VARARGS, "fact(key, value)."                                       },
+    {NULL,          NULL,            0,            NULL                                                      },
 };
 
 static struct PyModuleDef core_module = {
@@ -369,6 +414,8 @@ static int add_constants(PyObject *module)
 #define X(name, text) ADD(#name, LEAT_REC_##name);
     LEAT_RECORD_KINDS(X)
 #undef X
+    ADD("CHECKPOINT", SPAN_CHECKPOINT);
+    ADD("CLIPPING", SPAN_CLIPPING);
     ADD("FLAG_END", LEAT_REC_END);
     ADD("FLAG_NOGRAD", LEAT_REC_NOGRAD);
     ADD("FLAG_ERROR", LEAT_REC_ERROR);
@@ -398,7 +445,8 @@ PyMODINIT_FUNC PyInit__record(void); /* called by its name only */
 PyMODINIT_FUNC PyInit__record(void)
 {
     PyObject *module = PyModule_Create(&core_module);
-    if (module && (add_constants(module) < 0 || making_add(module) < 0 ||
+    str_phases = PyUnicode_InternFromString("leat.phases");
+    if (module && (!str_phases || add_constants(module) < 0 || making_add(module) < 0 ||
                    handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||
                    sampler_add(module) < 0 || places_add(module) < 0)) {
         Py_DECREF(module);

@@ -25,22 +25,27 @@
 #define QUICK_BATCH_NS 1000000  /* of such batches no line is worth a thread that looks */
 #define LONG_BATCH_NS  50000000 /* one that is told of before it has ended */
 
-/* Of one thread. A bit of `inside` for each kind of record, and since when. Only the outermost span
- * of a kind is recorded. Optimizer steps are counted: their begin and end come from two hooks. */
-struct here {
-    uint32_t inside;
-    int steps;
-    int spoken;          /* has begun a span of training before */
-    int64_t loader;      /* whose batch the open FETCH asks for */
-    int making;          /* inside a timed fetcher */
-    int64_t made;        /* samples of the batch that it made last; 0: not known */
-    int creating;        /* fetchers being created, one inside the other */
-    int pinning;         /* inside pin_memory(), which calls itself */
-    int feeds;           /* 1: feeds the worker's data queue; -1: does not; 0: not asked yet */
-    int tid;             /* 0: not asked yet */
-    unsigned long ident; /* with tid */
-    PyObject *serves;    /* owned; the queue that this thread, a pinning one, takes batches from */
-    uint64_t t0_ns[LEAT_REC_KINDS];
+/* What begin() and end() know: the kinds of records, and the spans that are recorded as NAMED. */
+enum { SPAN_CHECKPOINT = LEAT_REC_KINDS, SPAN_CLIPPING, SPAN_KINDS };
+
+/* All that leat keeps of one thread. `open` has a bit for each span that is open, t0_ns its begin.
+ * Only the outermost span of a kind is recorded. Optimizer steps are counted, because their begin
+ * and end come from two hooks. */
+struct traced_thread {
+    uint32_t open;
+    int steps;             /* optimizer steps that are open, one inside the other */
+    int scalers;           /* of them: calls of GradScaler.step() */
+    int trains;            /* has begun a span of training before */
+    int64_t fetch_loader;  /* the loader of the open FETCH */
+    int in_fetcher;        /* inside a timed fetcher */
+    int64_t batch_samples; /* of the batch that its fetcher made last; 0: not known */
+    int creating;          /* fetchers being created, one inside the other */
+    int in_pin_memory;     /* pin_memory() calls itself */
+    int feeds;             /* 1: feeds the worker's data queue; -1: does not; 0: not known yet */
+    int tid;               /* 0: not known yet */
+    unsigned long ident;   /* with tid */
+    PyObject *pin_queue;   /* owned; the queue from which this thread takes batches to pin them */
+    uint64_t t0_ns[SPAN_KINDS];
 };
 
 static inline void core_keep(PyObject **place, PyObject *value)
@@ -51,13 +56,14 @@ static inline void core_keep(PyObject **place, PyObject *value)
     Py_XDECREF(old);
 }
 
-struct here *core_here(void);
-int core_speak_first(void); /* before a thread's first span of training; -1 with an exception */
+struct traced_thread *traced_thread(void);
+int first_training_span(void); /* before a thread's first span of training; -1 with an exception */
 /* A span of this thread, which is `here`, begins: 1, or 0 when it is inside such a one already. */
-int core_begin(struct here *here, enum leat_record_kind kind);
-/* It ends. Whatever exception there is stays. */
-void core_end(struct here *here, enum leat_record_kind kind, unsigned flags, uint32_t id,
-              uint64_t arg, uint64_t t1);
+int core_begin(struct traced_thread *thread, int span);
+/* It ends. The exception that is set stays. */
+void core_end(struct traced_thread *thread, int span, unsigned flags, uint32_t id, uint64_t arg,
+              uint64_t t1);
+void core_drop(struct traced_thread *thread, int span); /* the span is forgotten, not recorded */
 void core_tick(uint64_t now_ns); /* calls the hooks when something else is due */
 
 /* What torch was found to do otherwise than expected: the hooks are told, once. What the exception
@@ -86,16 +92,13 @@ int train_seen(void);         /* whether there was a backward in this process */
 /* A batch of the fetcher that this is the Fetch of is about to be asked for; 0: it is no Fetch. */
 int making_wake(PyObject *object);
 /* Sets the mark of making_mark.h. The first thread that comes has it until it is done. */
-void making_mark(struct here *here, enum making_part part, uint32_t loader);
+void making_mark(struct traced_thread *thread, enum making_part part, uint32_t loader);
 /* The batches that lie ready for an iterator whose data queue is `queue`; -1 when unknown. */
 int64_t handover_ready(PyObject *iterator, PyObject *queue);
 uint32_t making_loader(void); /* of this worker, for its parts */
 void sampler_answer(void);    /* what the sampler has asked; between two batches */
 /* A batch was made in this time, or has been in the making for it: a sampler may wait for that. */
 void sampler_hear(uint64_t ns, int made);
-/* Finds out how the stack lies in memory, once for all processes that descend from this one;
- * `module` is leat.profile.lines, and stack_open() has been called. */
-void sampler_find_layout(PyObject *module);
 int places_asked(void); /* 1: places_tell() should be called soon */
 void places_tell(void); /* what has been counted by place, to the recorder */
 

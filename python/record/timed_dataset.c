@@ -126,12 +126,12 @@ static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
 {
     if (!t->collate)
         return emptied();
-    struct here *here = core_here();
-    if (!t->open || t->samples >= 0 || !here->making) /* not torch's one call, or not heard */
+    struct traced_thread *thread = traced_thread();
+    if (!t->open || t->samples >= 0 || !thread->in_fetcher) /* not torch's one call, or not heard */
         return PyObject_Call(t->collate, args, kwargs);
     fetch_ends(t, args);
-    here->made = t->trusted ? t->samples : 0;
-    making_mark(here, MAKING_COLLATE, t->loader);
+    thread->batch_samples = t->trusted ? t->samples : 0;
+    making_mark(thread, MAKING_COLLATE, t->loader);
     PyObject *batch = PyObject_Call(t->collate, args, kwargs);
     t->end_ns = leat_now_ns();
     if (batch)

@@ -341,15 +341,13 @@ int lines_add(struct lines *l, const struct stack *stack)
     return !known;
 }
 
-struct lines *lines_new(PyObject *module)
+struct lines *lines_new(PyObject *describe)
 {
     struct lines *l = calloc(1, sizeof *l);
-    if (l && !(l->describe = PyObject_GetAttrString(module, "describe"))) {
-        free(l);
+    if (!l)
         return NULL;
-    }
-    if (l)
-        pthread_mutex_init(&l->lock, NULL);
+    core_keep(&l->describe, describe);
+    pthread_mutex_init(&l->lock, NULL);
     return l;
 }
 

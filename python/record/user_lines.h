@@ -25,9 +25,9 @@ struct stack {
 
 struct lines;
 
-/* `module` is leat.profile.lines. NULL with or without an exception. With the GIL, as lines_free(),
- * which is for what has not been used: the codes it knows are kept. */
-struct lines *lines_new(PyObject *module);
+/* describe(code) is that of leat.profile.lines. NULL without memory. With the GIL, as lines_free(),
+ * which is for lines that have not been used: it keeps the codes they know. */
+struct lines *lines_new(PyObject *describe);
 void lines_free(struct lines *lines);
 
 /* For stack_read(): whether what is above a code does not matter. */

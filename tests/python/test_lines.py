@@ -409,11 +409,12 @@ import sys, threading, time
 sys.path.insert(0, sys.argv[1])
 import line_kinds
 from leat import _record
+from leat.profile import lines
 _record.open()
 _record.role(_record.ROLE_MAIN)
 fetcher = line_kinds.make_fetcher(line_kinds.Python())
 _record.time_fetcher(fetcher, len, 0, False, False)
-assert _record.sample_lines(5000)
+assert lines.sample(5000)
 batches = []
 def work():
     while True: batches.append(fetcher.fetch([0]))

@@ -8,6 +8,7 @@ from leat import _record
 from leat.hooks import patch, state
 from leat.hooks.distributed import make_sync
 from leat.hooks.state import now, record
+from leat.profile import lines
 
 inside = _record.inside
 FETCH = _record.FETCH
@@ -90,7 +91,9 @@ class Memory:
 
 
 def install(torch, tick):
-    if not _record.watch_places():
+    if _record.has_probe() and not (
+        lines.can_read_stacks() and _record.watch_places(lines.describe)
+    ):
         patch.missing("lines of CUDA")
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return

@@ -20,17 +20,6 @@ now = _record.now_ns
 record = _record.record
 
 
-class _Here(threading.local):
-    """Of one thread, what is not asked often; the rest is in _record. The defaults are class
-    attributes: a thread that never records has none of its own."""
-
-    scalers = 0  # GradScaler.step calls on the stack: each is an open optimizer step
-    phases = ()  # starts of the open leat.phase() blocks
-
-
-here = _Here()
-
-
 class _Said:
     """What leat has been told, for the children to repeat."""
 
@@ -160,7 +149,6 @@ def _forked():
     """In the child of a fork only this thread lives on, and nothing it was doing goes on here."""
     global lock, role
     lock = threading.RLock()
-    here.__dict__.clear()
     _record.forget()
     said.in_this_process = False
     role = _record.ROLE_OTHER

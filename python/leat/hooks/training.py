@@ -15,7 +15,7 @@ import threading
 
 from leat import _record
 from leat.hooks import patch, state
-from leat.hooks.state import here, now, record
+from leat.hooks.state import now, record
 
 ERROR = _record.FLAG_ERROR
 OPTIMIZER = _record.OPTIMIZER
@@ -56,15 +56,11 @@ def _correct_steps(step_frame):
     is forgotten."""
     code = step_frame.f_code
     frame = step_frame
-    steps = here.scalers
+    steps = 0
     while frame is not None:
         steps += frame.f_code is code
         frame = frame.f_back
-    if steps > 1:
-        _record.steps(steps)
-    else:
-        _record.drop(OPTIMIZER)
-        begin(OPTIMIZER)
+    _record.correct_steps(steps)
 
 
 def _time_closure(closure, number):
@@ -144,45 +140,36 @@ def make_scaler_step(compiling):
         def step(self, optimizer, *args, **kwargs):
             if compiling():
                 return original(self, optimizer, *args, **kwargs)
-            if not begin(OPTIMIZER) and not here.scalers:  # a step that failed is still open
-                _record.drop(OPTIMIZER)
-                begin(OPTIMIZER)
-            here.scalers += 1
+            _record.begin_scaler()
             flags = ERROR
             try:
                 result = original(self, optimizer, *args, **kwargs)
                 flags = 0
                 return result
             finally:
-                _record.steps(here.scalers)  # those inside have ended, or failed
-                here.scalers -= 1
-                end(OPTIMIZER, flags, _number(optimizer), 0)
+                _record.end_scaler(flags, _number(optimizer))
 
         return step
 
     return make
 
 
-def make_named(name, compiling):
-    """A known span, outermost only; `name` may be a phase, which is then charged."""
-    inside = "in_" + name
-    setattr(type(here), inside, False)
+def make_named(span, name, compiling):
+    """A span that is recorded by name, the outermost only; the name of a phase charges that phase."""
 
     def make(original):
         def named(*args, **kwargs):
-            if compiling() or getattr(here, inside):
+            if compiling() or not begin(span):
                 return original(*args, **kwargs)
-            setattr(here, inside, True)
-            number = state.name_id(name)
+            number = 0
             flags = ERROR
-            t0 = now()
             try:
+                number = state.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
             finally:
-                record(_record.NAMED, flags, number, 0, t0)
-                setattr(here, inside, False)
+                end(span, flags, number, 0)
 
         return named
 
@@ -204,7 +191,7 @@ SAVERS = {
 
 
 def install_savers(module, torch):
-    make = make_named("checkpoint", state.dynamo_test(torch))
+    make = make_named(_record.CHECKPOINT, "checkpoint", state.dynamo_test(torch))
     for name in SAVERS[module.__name__]:
         if hasattr(module, name):
             patch.patch(module, name, make, f"{module.__name__}.{name}")
@@ -229,9 +216,9 @@ def install(torch):
     make = make_scaler_step(compiling)
     patch.patch(scaler, "step", make, "GradScaler.step")
 
-    make = make_named("checkpoint", compiling)
+    make = make_named(_record.CHECKPOINT, "checkpoint", compiling)
     _patch_both(torch, torch.serialization, "save", make, "torch.save")
     utils = torch.nn.utils
-    make = make_named("optimizer", compiling)
+    make = make_named(_record.CLIPPING, "optimizer", compiling)
     for name in ("clip_grad_norm_", "clip_grad_value_"):
         _patch_both(utils, utils.clip_grad, name, make, name)

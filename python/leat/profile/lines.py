@@ -5,6 +5,7 @@ describe(), between two batches, and keeps the answer; from then on it needs Pyt
 """
 
 import dis
+import functools
 import linecache
 import os
 import re
@@ -37,10 +38,16 @@ _LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
 def start(begun):
     """In a process that is about to make batches, of a loader that was first iterated then
-    (time.monotonic(); 0: nobody knows); again does nothing."""
+    (time.monotonic(); 0: not known). A second call does nothing."""
     seldom = begun > 0 and time.monotonic() - begun > DENSE_S
-    if not _record.sample_lines(HZ, seldom):
+    if not sample(HZ, seldom):
         patch.missing("lines")
+
+
+def sample(hz, seldom=False):
+    """Whether stacks are sampled in this process from now on; `seldom`: at the lower rate from the
+    start."""
+    return can_read_stacks() and _record.sample_lines(hz, seldom, describe)
 
 
 def _kind(code):
@@ -95,28 +102,30 @@ def describe(code):
     )
 
 
-# Three calls of different functions, at different places in each: see python_stack.h.
+# How stacks lie in memory is found out once, for all processes that are forked from this one, by
+# three calls of different functions, at different places in each: see python_stack.h.
 
 
-def _inner(probe, situation):
-    return probe(situation)
+def _inner(situation):
+    return _record.probe_stack(situation)
 
 
-def _middle(probe, situation):
+def _middle(situation):
     first = situation
     again = first
-    return _inner(probe, again)
+    return _inner(again)
 
 
-def _outer(probe, situation):
-    first = probe
+def _outer(situation):
+    first = situation
     second = first
     third = second
-    again = situation
-    return _middle(third, again)
+    again = third
+    return _middle(again)
 
 
-def probe(call):
-    """Calls call(0), and then call(1) by way of C."""
-    _outer(call, 0)
-    return max(map(lambda situation: _outer(call, situation), [1]))
+@functools.cache
+def can_read_stacks():
+    """Whether the layout was found: by a call from Python, and by one through C."""
+    _outer(0)
+    return max(map(_outer, [1])) > 0
