@@ -250,8 +250,8 @@ static int is_factory(const char *word)
 /* python3 -c "..." module:function args */
 static int plan_factory(char **words, struct script_command *ret_command, struct leat_err *err)
 {
-    static char dash_c[] = "-c", program[] = "import sys; from leat import _bench; "
-                                             "_bench.run_factory(sys.argv.pop(1))";
+    static char dash_c[] = "-c", program[] = "import sys; from leat.bench import agent; "
+                                             "agent.run_factory(sys.argv.pop(1))";
     size_t count = 0;
     while (words[count])
         count++;

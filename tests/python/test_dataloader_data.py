@@ -288,7 +288,7 @@ def test_mutated_npy_are_refused_or_read_as_numpy_reads_them(tmp_path, kind):
     read, refused = outcomes(
         path,
         lambda: leat_data.Npy(path),
-        lambda: Truth(map(leat_data._of_row, numpy.load(path, mmap_mode="r"))),
+        lambda: Truth(map(leat_data.arrays._of_row, numpy.load(path, mmap_mode="r"))),
         changed(raw, range(written), kind),
     )
     assert read + refused == 200 and read > 0 and refused > 100
@@ -315,7 +315,9 @@ def npz_truth(path, arrays):
     except zipfile.BadZipFile as error:
         assert "Bad CRC-32" in str(error)
     rows = zip(*arrays.values())
-    return Truth(dict(zip(arrays, map(leat_data._of_row, map(numpy.asarray, row)))) for row in rows)
+    return Truth(
+        dict(zip(arrays, map(leat_data.arrays._of_row, map(numpy.asarray, row)))) for row in rows
+    )
 
 
 def test_mutated_npz_are_refused_or_read_as_numpy_reads_them(tmp_path):

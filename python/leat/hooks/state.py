@@ -209,7 +209,7 @@ def dynamo_test(torch):
     return bool
 
 
-_HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # of the package
 # The standard library, and the folder of the scripts that start installed packages.
 _PYTHON = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep)
 
