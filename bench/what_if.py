@@ -11,8 +11,8 @@ mean of the rounds, the prediction that of the first run, which is all that a us
 last column is how far the throughput that was predicted is from the one that was reached. `leat
 compare` of the first two runs must tell the same.
 
-A gain that leat declines to foretell is shown as withheld, and counts for nothing. Prints a table
-and then the bars; the exit status is 0 when all bars hold.
+A workload for which leat predicts no gain of a setting is shown with "none" and is not counted.
+Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
 
 import argparse
@@ -91,17 +91,16 @@ def apply_setting(settings, change):
 
 
 def try_workload(runs, name, rounds):
-    """(cause, setting, predicted gain, measured gain, whether `leat compare` says the same); of a
-    workload of which nothing is predicted that a setting can do, the cause and why."""
+    """(cause, setting, predicted gain, measured gain, whether `leat compare` says the same). Where no
+    setting has a predicted gain, all but the cause are None."""
     settings = WORKS[name][1].split()
     label = name.replace(" ", "-").replace(",", "")
     before = runs.run(f"{label}-before", name, settings)
     finding = the_finding(before)
     cause = finding["cause"] or finding["kind"]
     predicted = finding["predicted"]
-    if not predicted or "=" not in predicted["setting"]:
-        withheld = "cannot be foretold" in (finding["action"] or "")
-        return cause, "withheld" if withheld else "none", None, None, None
+    if not predicted or finding["predicted_at_most"]:  # an upper bound is for a change of the code
+        return cause, None, None, None, None
     setting, gain = predicted["setting"], predicted["gain"]
     changed = apply_setting(settings, setting)
     first = runs.run(f"{label}-after", name, changed)
@@ -146,7 +145,7 @@ def main():
             cause, setting, predicted, measured, same = try_workload(runs, name, arguments.rounds)
             show_progress("")
             if predicted is None:
-                show_row(name, cause, "-", setting, "-", "-")
+                show_row(name, cause, "-", "none", "-", "-")
                 continue
             off = (1 + predicted) / (1 + measured) - 1
             show_row(name, cause, setting, f"{predicted:+.0%}", f"{measured:+.0%}", f"{off:+.0%}")

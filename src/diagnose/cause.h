@@ -91,8 +91,8 @@ void predict_setting(const struct scene *s, struct finding *f, const struct what
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void prove_busy(const struct scene *s, struct finding *f);
-void prove_part(const struct scene *s, struct finding *f, const char *what, enum leat_part part,
-                double ms);
+void prove_part(const struct scene *s, struct finding *f, enum evidence_code code,
+                enum leat_part part, double ms);
 
 /* Causes: 1 when it is the one, with everything said. The order is that of cause_input.c. */
 int per_sample_overhead(const struct scene *s, struct finding *f);

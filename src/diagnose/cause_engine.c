@@ -123,22 +123,22 @@ static void prove_stages(const struct engine_view *v, struct finding *f)
 {
     const struct engine_fact *e = v->e;
     const struct {
-        const char *what, *unit;
+        enum evidence_code code;
         double value;
     } rows[] = {
-        {"share of time leat's threads were busy", "ratio",   v->busy                  },
-        {"read per batch",                         "ms",      e->read_ms / e->batches  },
-        {"layout per batch",                       "ms",      e->layout_ms / e->batches},
-        {"order per batch",                        "ms",      e->order_ms / e->batches },
-        {"threads at work",                        "threads", (double)e->threads       },
-        {"requests that found no batch ready",     "ratio",   e->waits / e->batches    }
+        {EVIDENCE_THREADS_BUSY,       v->busy                  },
+        {EVIDENCE_ENGINE_READ_TIME,   e->read_ms / e->batches  },
+        {EVIDENCE_ENGINE_LAYOUT_TIME, e->layout_ms / e->batches},
+        {EVIDENCE_ENGINE_ORDER_TIME,  e->order_ms / e->batches },
+        {EVIDENCE_ENGINE_THREADS,     (double)e->threads       },
+        {EVIDENCE_REQUESTS_NOT_READY, e->waits / e->batches    }
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (isfinite(rows[i].value) && rows[i].value > 0)
-            finding_prove(f, rows[i].what, rows[i].value, rows[i].unit,
+            finding_prove(f, rows[i].code, rows[i].value,
                           "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
     if (!isnan(v->idle))
-        finding_prove(f, "idle cores", v->idle, "cores", "sys_samples");
+        finding_prove(f, EVIDENCE_IDLE_CORES, v->idle, "sys_samples");
 }
 
 /* "leat's loader: reading takes 92 % of its threads' time; 1 thread at work on 2 cores." */
@@ -163,14 +163,15 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
     int given = strcmp(e->ordering, "given") == 0;
     double share = 1 - e->wait_ms / l->wait_ms;
     finding_cause(f, given ? "SLOW_SAMPLER" : "SLOW_HANDOVER");
-    if (given)
-        finding_advise(f,
+    if (given) {
+        finding_advise(f, ACTION_SHUFFLE_IN_LEAT,
                        "leat's threads have the batches ready, but %.0f %% of the wait is spent "
                        "drawing indices in Python. Let leat draw them: no sampler, "
                        "shuffle=True%s.",
                        100 * share, " or order=\"quasi\"");
-    else
-        finding_advise(f,
+        finding_argument(f, "shuffle=True");
+    } else
+        finding_advise(f, l->pin_memory == 1 ? ACTION_SET_LOADER : ACTION_RELEASE_BATCHES,
                        "leat's threads have the batches ready, but %.0f %% of the wait is spent "
                        "handing them over in Python%s.",
                        100 * share,
@@ -178,8 +179,10 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
                            ? ": try pin_memory=False"
                            : ": let go of batches before the next one is taken (kept ones are "
                              "copied), or use larger batches");
+    if (!given && l->pin_memory == 1)
+        finding_argument(f, "pin_memory=False");
     prove_stages(v, f);
-    finding_prove(f, "share of the wait that is not the engine's", share, "ratio",
+    finding_prove(f, EVIDENCE_WAIT_OUTSIDE_ENGINE, share,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
     double input = v->s->input_ms * (1 - share);
     predict(v->s, f, v->s->rest_ms + input, given ? "indices at no cost" : "hand-over at no cost");
@@ -206,30 +209,43 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
     char stage[256];
     say_stage(v, stage, sizeof stage);
     finding_cause(f, "TOO_FEW_THREADS");
-    finding_advise(f, "%s%s There is room for more: leat.DataLoader(..., threads=%d).", stage,
+    finding_advise(f, ACTION_SET_LOADER,
+                   "%s%s There is room for more: leat.DataLoader(..., threads=%d).", stage,
                    mostly_waits(v) ? " They wait for the storage more than they compute." : "",
                    threads);
+    finding_argument(f, "threads=%d", threads);
     prove_stages(v, f);
     predict(v->s, f, predicted_ms(v, step_work(v), threads), "threads=%d", threads);
     return 1;
 }
 
-static const char *advice_on_reading(const struct engine_view *v)
+/* A full shuffle reads one sample here and one there; an order of neighbours helps where several of
+ * them lie in one chunk, shard or block. */
+static void advise_reading(const struct engine_view *v, struct finding *f, const char *stage)
 {
+    const char *order = NULL, *advice = "Store fewer bytes a sample (float16, uint8, smaller "
+                                        "images), lying together.";
     int shuffled = strcmp(v->e->ordering, "full") == 0 || strcmp(v->e->ordering, "given") == 0;
-    if (shuffled && source_is(v, "hdf5"))
-        return "A full shuffle reads a whole chunk of the file for each sample: "
-               "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
-               "file to one sample a chunk.";
-    if (shuffled && source_is(v, "tar"))
-        return "A full shuffle jumps between shards for every sample: order=\"window\" shuffles "
-               "among "
-               "neighbours, which lie in one shard.";
-    if (shuffled && (source_is(v, "npy") || source_is(v, "tokens") || source_is(v, "lmdb")))
-        return "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of neighbours. "
-               "Samples also read faster when their bytes lie together (C order) and are fewer "
-               "(float16, uint8).";
-    return "Store fewer bytes a sample (float16, uint8, smaller images), lying together.";
+    if (shuffled && source_is(v, "hdf5")) {
+        order = "window";
+        advice = "A full shuffle reads a whole chunk of the file for each sample: "
+                 "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
+                 "file to one sample a chunk.";
+    } else if (shuffled && source_is(v, "tar")) {
+        order = "window";
+        advice = "A full shuffle jumps between shards for every sample: order=\"window\" shuffles "
+                 "among neighbours, which lie in one shard.";
+    } else if (shuffled &&
+               (source_is(v, "npy") || source_is(v, "tokens") || source_is(v, "lmdb"))) {
+        order = "quasi";
+        advice = "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of "
+                 "neighbours. Samples also read faster when their bytes lie together (C order) and "
+                 "are fewer (float16, uint8).";
+    }
+    finding_advise(f, order ? ACTION_READ_NEIGHBOURS : ACTION_STORE_LESS,
+                   "%s No core is free for more. %s", stage, advice);
+    if (order)
+        finding_argument(f, "order=%s", order);
 }
 
 static int slow_stage(const struct engine_view *v, struct finding *f)
@@ -240,9 +256,9 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     double rate = e->read_ms > 0 ? e->bytes / e->read_ms / 1e3 : NAN;
     if (e->read_ms >= e->layout_ms && e->read_ms >= e->order_ms) {
         finding_cause(f, "SLOW_READ");
-        finding_advise(f, "%s No core is free for more. %s", stage, advice_on_reading(v));
+        advise_reading(v, f, stage);
         if (!isnan(rate))
-            finding_prove(f, "read by a thread", rate, "MB/s",
+            finding_prove(f, EVIDENCE_THREAD_READ_RATE, rate,
                           "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
         prove_stages(v, f);
         return 1;
@@ -250,7 +266,7 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     int layout = e->layout_ms >= e->order_ms;
     double without = layout ? e->read_ms + e->order_ms : e->read_ms + e->layout_ms;
     finding_cause(f, layout ? "SLOW_LAYOUT" : "SLOW_ORDER");
-    finding_advise(f, "%s %s", stage,
+    finding_advise(f, layout ? ACTION_PAD_LESS : ACTION_ORDER_CHEAPLY, "%s %s", stage,
                    layout ? "Samples of like length in one batch need less padding: sort or bucket "
                             "them by length, or cut off the longest."
                           : "Use larger batches, or order=\"quasi\", which asks for fewer random "
@@ -270,7 +286,7 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
     if (!(e->waits > 0) || isnan(v->busy))
         return 0;
     finding_cause(f, "TOO_FEW_AHEAD");
-    finding_advise(f,
+    finding_advise(f, by_memory ? ACTION_RAISE_BUDGET : ACTION_ADAPT_AHEAD,
                    "leat's threads are idle %.0f %% of the time and yet %.0f %% of requests find "
                    "no batch ready: batches take unequally long, and %lld %s made ahead. %s",
                    100 * (1 - v->busy), 100 * fmin(1, e->waits / e->batches), (long long)e->ahead,
@@ -280,7 +296,7 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
                              : "Leave threads= away, so that leat adapts how many are made ahead "
                                "(autotune=True), or make the batch smaller.");
     prove_stages(v, f);
-    finding_prove(f, "batches ahead", (double)e->ahead, "batches",
+    finding_prove(f, EVIDENCE_BATCHES_AHEAD, (double)e->ahead,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
     return 1;
 }

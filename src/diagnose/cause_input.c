@@ -97,7 +97,7 @@ static void offer_loader(const struct scene *s, struct finding *f)
     if (leats || l->batch_size < 1 || has_own_collate(s) ||
         !is_among(l->dataset, lowered, COUNT(lowered)) || !is_among(f->cause, cured, COUNT(cured)))
         return;
-    finding_offer(f,
+    finding_offer(f, ACTION_USE_LEAT_LOADER,
                   "Or leat.DataLoader with the same arguments: C threads make the batches of a "
                   "%s; what that gives was not measured.",
                   l->dataset);
@@ -106,7 +106,7 @@ static void offer_loader(const struct scene *s, struct finding *f)
 static void unclear(const struct scene *s, struct finding *f)
 {
     if (isnan(s->busy)) {
-        finding_advise(f,
+        finding_advise(f, ACTION_INSPECT_LOADER,
                        "The wait is %.2f ms a step, in next() of the loader made at %s. Look at "
                        "what makes a batch there.",
                        s->input_ms, s->loader->where[0] ? s->loader->where : "an unknown place");
@@ -114,7 +114,7 @@ static void unclear(const struct scene *s, struct finding *f)
     }
     prove_busy(s, f);
     finding_advise(
-        f,
+        f, ACTION_INSPECT_LOADER,
         "The wait is %.2f ms a step; a batch takes a worker %.2f ms, and the %zu workers "
         "are busy %.0f %% of the time. Make a sample cheaper, or try another num_workers "
         "(now %lld).",
@@ -128,14 +128,15 @@ void explain_input(const struct facts *facts, const struct rank_facts *rank, dou
         return;
     const struct loader_fact *loader = feeding_loader(facts, rank->rank);
     if (!loader) {
-        finding_advise(f, "The wait is in what the script marks as input; no DataLoader was seen. "
-                          "Make batches ahead, in a DataLoader with workers.");
+        finding_advise(f, ACTION_ADD_LOADER,
+                       "The wait is in what the script marks as input; no DataLoader was seen. "
+                       "Make batches ahead, in a DataLoader with workers.");
         return;
     }
     struct scene s = {.facts = facts, .rank = rank, .loader = loader, .input_ms = input_ms};
     if (scene_look(&s) == 0) {
         if (loader->batches > 0 && !isnan(loader->wait_ms))
-            finding_prove(f, "wait per batch", loader->wait_ms / (double)loader->batches, "ms",
+            finding_prove(f, EVIDENCE_WAIT_PER_BATCH, loader->wait_ms / (double)loader->batches,
                           "loaders WHERE pid = %lld AND loader = %d", (long long)loader->pid,
                           loader->loader);
         if (!find_cause(&s, f))

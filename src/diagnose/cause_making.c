@@ -30,10 +30,11 @@ static double or_zero(double value)
     return isnan(value) ? 0 : value;
 }
 
-static void note_lines(const struct scene *s, struct finding *f, const char *what, double share)
+static void note_lines(const struct scene *s, struct finding *f, enum evidence_code code,
+                       double share)
 {
     if (!isnan(share))
-        finding_prove(f, what, share, "ratio",
+        finding_prove(f, code, share,
                       "input_lines WHERE pid = %lld AND loader IN (%d, -1) AND below IS NULL",
                       (long long)s->loader->pid, s->loader->loader);
 }
@@ -87,19 +88,19 @@ int per_sample_overhead(const struct scene *s, struct finding *f)
         return 0;
     double items = samples_per_batch(s), gather = GATHER_MS + items * GATHER_ITEM_MS;
     finding_cause(f, "PER_SAMPLE_OVERHEAD");
-    finding_advise(f,
+    finding_advise(f, ACTION_INDEX_BATCHES,
                    "The data is in memory, yet %.0f samples of %.1f us are fetched one by one for "
                    "each batch: %.2f ms, where one gather takes about %.2f. Index the whole batch: "
                    "DataLoader(ds, sampler=BatchSampler(RandomSampler(ds), %.0f, True), "
                    "batch_size=None).",
                    items, 1000 * usual_sample(s), making, gather, items);
-    prove_part(s, f, "time of a sample", LEAT_PART_SAMPLE, usual_sample(s));
-    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
-    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
-    prove_part(s, f, "unpickle per batch", LEAT_PART_UNPICKLE, s->unpickle.mean);
-    finding_prove(f, "samples a batch", items, "samples",
-                  "loaders WHERE pid = %lld AND loader = %d", (long long)s->loader->pid,
-                  s->loader->loader);
+    finding_argument(f, "batch_size=None");
+    prove_part(s, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, usual_sample(s));
+    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
+    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
+    prove_part(s, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, s->unpickle.mean);
+    finding_prove(f, EVIDENCE_SAMPLES_PER_BATCH, items, "loaders WHERE pid = %lld AND loader = %d",
+                  (long long)s->loader->pid, s->loader->loader);
     place_line(s, scene_top_line(s, LEAT_PART_SAMPLE), f);
     predict(s, f, s->rest_ms + s->batches_per_step * gather, "batch_size=None,num_workers=0");
     return 1;
@@ -116,15 +117,16 @@ static void say_collate(const struct scene *s, struct finding *f)
                  top->line->file, top->line->line, 100 * line_share(s, top));
     finding_cause(f, "SLOW_COLLATE");
     finding_advise(
-        f, "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
+        f, top && line_is_library(top->line) ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
+        "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
         s->collate.mean, or_zero(s->fetch.mean), where,
         top && line_is_library(top->line)
             ? "Let samples be tensors or arrays of one shape: collating Python numbers and lists "
               "goes item by item."
             : "Make collate_fn stack once (torch.stack, or one copy into a new tensor), and do the "
               "work on single samples in __getitem__.");
-    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
-    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
+    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
     place_line(s, top, f);
     struct what_if w = scene_model(s);
     model_scale(&w, what_if_make_ms(&w) - s->collate.mean);
@@ -176,7 +178,7 @@ int slow_handover(const struct scene *s, struct finding *f)
         (workers_limit(s) && bytes < FEW_BYTES))
         return 0;
     finding_cause(f, "SLOW_HANDOVER");
-    finding_advise(f,
+    finding_advise(f, !(bytes < FEW_BYTES) ? ACTION_SHRINK_BATCHES : ACTION_USE_FEWER_TENSORS,
                    "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
                    "%s%s), making it %.2f ms. %s%s",
                    pack + unpack + pin, pack, unpack,
@@ -191,13 +193,15 @@ int slow_handover(const struct scene *s, struct finding *f)
                          "torch.multiprocessing.set_sharing_strategy("
                          "'file_system').",
                    pinned && pin > unpack ? " Try pin_memory=False." : "");
-    prove_part(s, f, "pickle per batch", LEAT_PART_PICKLE, s->pickle.mean);
-    prove_part(s, f, "unpickle per batch", LEAT_PART_UNPICKLE, s->unpickle.mean);
-    prove_part(s, f, "pin per batch", LEAT_PART_PIN, s->pin.mean);
+    if (pinned && pin > unpack)
+        finding_argument(f, "pin_memory=False");
+    prove_part(s, f, EVIDENCE_PICKLE_TIME, LEAT_PART_PICKLE, s->pickle.mean);
+    prove_part(s, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, s->unpickle.mean);
+    prove_part(s, f, EVIDENCE_PIN_TIME, LEAT_PART_PIN, s->pin.mean);
     if (!isnan(making))
-        prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
+        prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
     if (bytes > 0)
-        finding_prove(f, "through the pipe per batch", bytes, "bytes",
+        finding_prove(f, EVIDENCE_PIPE_BYTES, bytes,
                       "input_parts WHERE pid = %lld AND part = 'pickle'",
                       (long long)s->loader->pid);
     struct what_if w = scene_model(s);
@@ -295,25 +299,25 @@ int slow_storage(const struct scene *s, struct finding *f)
     else if (!isnan(r.calls_s))
         snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f reads/s)", or_zero(r.mb_s), r.calls_s);
     finding_cause(f, "SLOW_STORAGE");
-    finding_advise(f,
+    finding_advise(f, ACTION_MOVE_DATA,
                    "The workers spend %.0f %% of making a batch %s%s. Copy the data "
                    "to a local disk or into memory, or pack it into few large files; reads that "
                    "wait cost no core, so num_workers=%lld is worth a try too.",
                    100 * share, mapped ? "waiting for pages of mapped files" : "blocked in reads",
                    reached, 2 * (long long)s->loader->num_workers);
+    finding_argument(f, "num_workers=%lld", 2 * (long long)s->loader->num_workers);
     if (mapped)
-        finding_prove(f, "share of making spent on pages of mapped files", share, "ratio", rows,
-                      (long long)s->loader->pid);
+        finding_prove(f, EVIDENCE_FAULT_SHARE, share, rows, (long long)s->loader->pid);
     else
-        note_lines(s, f, "share of making spent blocked in reads", share);
+        note_lines(s, f, EVIDENCE_READ_SHARE, share);
     prove_busy(s, f);
     long long pid = (long long)s->loader->pid;
     if (!isnan(r.mb_s))
-        finding_prove(f, "read from storage", r.mb_s, "MB/s", rows, pid);
+        finding_prove(f, EVIDENCE_STORAGE_RATE, r.mb_s, rows, pid);
     if (!isnan(r.calls_s))
-        finding_prove(f, "read calls", r.calls_s, "calls/s", rows, pid);
+        finding_prove(f, EVIDENCE_READ_CALLS, r.calls_s, rows, pid);
     if (!isnan(r.faults_s))
-        finding_prove(f, "major faults", r.faults_s, "faults/s", rows, pid);
+        finding_prove(f, EVIDENCE_MAJOR_FAULTS, r.faults_s, rows, pid);
     place_line(s, top, f);
     struct what_if w = scene_model(s);
     double cpu_ms = w.make_cpu_ms;
@@ -341,15 +345,16 @@ int slow_sample(const struct scene *s, struct finding *f)
                  top->line->line, 100 * share);
     finding_cause(f, "SLOW_SAMPLE");
     finding_advise(
-        f, "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
+        f, s->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
+        "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
         parts, (long long)s->loader->num_workers, where,
         s->sample_decode >= HALF
             ? "Decode less: store the images at the size the model needs, or decoded."
             : "Make that line cheaper, or do it once ahead of the training and store the result.");
-    prove_part(s, f, "time of a sample", LEAT_PART_SAMPLE, s->sample.mean);
-    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
-    note_lines(s, f, "share of reads", s->sample_read);
-    note_lines(s, f, "share of decoding", s->sample_decode);
+    prove_part(s, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, s->sample.mean);
+    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
+    note_lines(s, f, EVIDENCE_SAMPLE_READ_SHARE, s->sample_read);
+    note_lines(s, f, EVIDENCE_SAMPLE_DECODE_SHARE, s->sample_decode);
     prove_busy(s, f);
     place_line(s, top, f);
     struct what_if w = scene_model(s);

@@ -391,22 +391,16 @@ static int others_rule(const struct scene *s)
 /* Predicts nothing, and says why: others, or else the range. */
 static void withhold(const struct scene *s, struct finding *f, const struct range *gains)
 {
-    char *action = f->action;
-    f->action = NULL; /* still ours */
     if (others_rule(s))
-        finding_advise(f,
-                       "%s The gain cannot be foretold: other programs keep %.1f of %.0f cores "
-                       "busy.",
-                       action ? action : "", s->foreign_cores, s->cores);
+        finding_add_advice(
+            f, "The gain cannot be foretold: other programs keep %.1f of %.0f cores busy.",
+            s->foreign_cores, s->cores);
     else if (gains && isfinite(gains->high))
-        finding_advise(f,
-                       "%s The gain cannot be foretold: by what is known of this run it is "
-                       "anything between %+.0f and %+.0f %%.",
-                       action ? action : "", 100 * (gains->low - 1), 100 * (gains->high - 1));
-    else
-        finding_advise(f, "%s", action ? action : "");
-    mem_free(action);
-    finding_prove(f, "cores used by other programs", s->foreign_cores, "cores", "sys_samples");
+        finding_add_advice(f,
+                           "The gain cannot be foretold: by what is known of this run it is "
+                           "anything between %+.0f and %+.0f %%.",
+                           100 * (gains->low - 1), 100 * (gains->high - 1));
+    finding_prove(f, EVIDENCE_FOREIGN_CORES, s->foreign_cores, "sys_samples");
 }
 
 void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
@@ -503,14 +497,14 @@ void predict_setting(const struct scene *s, struct finding *f, const struct what
 
 void prove_busy(const struct scene *s, struct finding *f)
 {
-    finding_prove(f, "share of time the workers were busy", s->busy, "ratio",
-                  "workers WHERE parent_pid = %lld", (long long)s->loader->pid);
-    finding_prove(f, "time to make a batch", s->make_ms, "ms", "workers WHERE parent_pid = %lld",
+    finding_prove(f, EVIDENCE_WORKERS_BUSY, s->busy, "workers WHERE parent_pid = %lld",
+                  (long long)s->loader->pid);
+    finding_prove(f, EVIDENCE_MAKE_TIME, s->make_ms, "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);
 }
 
-void prove_part(const struct scene *s, struct finding *f, const char *what, enum leat_part part,
-                double ms)
+void prove_part(const struct scene *s, struct finding *f, enum evidence_code code,
+                enum leat_part part, double ms)
 {
     static const char *const names[] = {
 #define X(name, text) text,
@@ -518,7 +512,7 @@ void prove_part(const struct scene *s, struct finding *f, const char *what, enum
 #undef X
     };
     if (!isnan(ms))
-        finding_prove(f, what, ms, "ms",
+        finding_prove(f, code, ms,
                       "input_parts WHERE pid = %lld AND loader IN (%d, -1) AND part = '%s'",
                       (long long)s->loader->pid, s->loader->loader, names[part]);
 }

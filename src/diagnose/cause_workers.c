@@ -42,14 +42,15 @@ int no_overlap(const struct scene *s, struct finding *f)
     w.workers = (int)larger(2, scene_workers(s, &w, (int)most));
     finding_cause(f, "NO_OVERLAP");
     place_loader(s, f);
-    finding_advise(f,
+    finding_advise(f, ACTION_SET_LOADER,
                    "Give the loader workers, so that batches are made while the model computes: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True).",
                    w.workers);
-    finding_prove(f, "num_workers", 0, "workers", "loaders WHERE pid = %lld AND loader = %d",
+    finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
+    finding_prove(f, EVIDENCE_NUM_WORKERS, 0, "loaders WHERE pid = %lld AND loader = %d",
                   (long long)s->loader->pid, s->loader->loader);
-    prove_part(s, f, "fetch per batch", LEAT_PART_FETCH, s->fetch.mean);
-    prove_part(s, f, "collate per batch", LEAT_PART_COLLATE, s->collate.mean);
+    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
+    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
     predict_setting(s, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
     return 1;
 }
@@ -78,14 +79,15 @@ int worker_startup(const struct scene *s, struct finding *f)
     double each = l->first_wait_ms / (double)l->iterations;
     double stays = isnan(s->make_ms) ? 0 : (s->make_ms + HAND_OVER_MS) / each;
     finding_cause(f, "WORKER_STARTUP");
-    finding_advise(f,
+    finding_advise(f, ACTION_KEEP_WORKERS,
                    "Each of %lld epochs starts its workers anew and waits %.0f ms for the first "
                    "batch. Keep them: DataLoader(..., num_workers=%lld, persistent_workers=True).",
                    (long long)l->iterations, each, (long long)l->num_workers);
-    finding_prove(f, "input time spent on the first batch of an epoch", share, "ratio",
-                  "steps WHERE id>>40 = %d AND flags & 1", s->rank->rank);
-    finding_prove(f, "first-batch wait per epoch", each, "ms",
-                  "loaders WHERE pid = %lld AND loader = %d", (long long)l->pid, l->loader);
+    finding_argument(f, "num_workers=%lld,persistent_workers=True", (long long)l->num_workers);
+    finding_prove(f, EVIDENCE_FIRST_WAIT_SHARE, share, "steps WHERE id>>40 = %d AND flags & 1",
+                  s->rank->rank);
+    finding_prove(f, EVIDENCE_FIRST_WAIT, each, "loaders WHERE pid = %lld AND loader = %d",
+                  (long long)l->pid, l->loader);
     predict(s, f, s->wall_ms - share * s->input_ms * (stays < 1 ? 1 - stays : 0),
             "persistent_workers=True");
     return 1;
@@ -142,17 +144,18 @@ int uneven_workers(const struct scene *s, struct finding *f)
     finding_cause(f, "UNEVEN_WORKERS");
     place_loader(s, f);
     finding_advise(
-        f,
+        f, ACTION_BALANCE_WORKERS,
         "Worker %d takes %.1f ms a batch, the usual worker %.1f ms, and batches are "
         "given out in turn, so all wait for it. Spread its samples evenly (shuffle=True, "
         "or shards of equal size)%s.",
         slowest.id, slowest.batch_ms, usual,
         s->loader->iterable == 1 ? "; an IterableDataset splits by get_worker_info()" : "");
-    finding_prove(f, "busy per batch of the slowest worker", slowest.batch_ms, "ms",
+    finding_argument(f, "worker=%d", slowest.id);
+    finding_prove(f, EVIDENCE_SLOWEST_WORKER, slowest.batch_ms,
                   "workers WHERE parent_pid = %lld AND worker_id = %d", (long long)s->loader->pid,
                   slowest.id);
-    finding_prove(f, "busy per batch of the usual worker", usual, "ms",
-                  "workers WHERE parent_pid = %lld", (long long)s->loader->pid);
+    finding_prove(f, EVIDENCE_USUAL_WORKER, usual, "workers WHERE parent_pid = %lld",
+                  (long long)s->loader->pid);
     f->worker = slowest.id;
     struct what_if w = scene_model(s);
     model_scale(&w, usual);
@@ -213,16 +216,17 @@ int too_few_workers(const struct scene *s, struct finding *f)
     w.workers = w.workers <= have ? have + 1 : w.workers;
     finding_cause(f, "TOO_FEW_WORKERS");
     place_loader(s, f);
-    finding_advise(f,
+    finding_advise(f, ACTION_SET_LOADER,
                    "The workers (%d) are busy %.0f %% of the time and there is room for more: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
                    have, 100 * s->busy, w.workers,
                    w.workers >= most && needed > most ? "; beyond that, measure" : "");
+    finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
     prove_busy(s, f);
-    finding_prove(f, "workers needed", needed, "workers", "workers WHERE parent_pid = %lld",
+    finding_prove(f, EVIDENCE_WORKERS_NEEDED, needed, "workers WHERE parent_pid = %lld",
                   (long long)s->loader->pid);
     if (!isnan(s->idle))
-        finding_prove(f, "idle cores", s->idle, "cores", "sys_samples");
+        finding_prove(f, EVIDENCE_IDLE_CORES, s->idle, "sys_samples");
     predict_setting(s, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
     return 1;
 }
@@ -283,35 +287,39 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     int fewer = have > s->cores; /* else it is the threads inside of them */
     finding_cause(f, "CPU_OVERSUBSCRIBED");
     place_loader(s, f);
-    if (fewer)
-        finding_advise(f,
+    if (fewer) {
+        finding_advise(f, ACTION_SET_LOADER,
                        "%.0f workers share %.0f cores with the training, each getting %.2f of one. "
                        "Use DataLoader(..., num_workers=%d), and make a sample cheaper (smaller "
                        "images, decoded or cached data).",
                        have, s->cores, s->worker_cpu, w.workers);
-    else
-        finding_advise(f,
+        finding_argument(f, "num_workers=%d", w.workers);
+    } else
+        finding_advise(f, ACTION_LIMIT_THREADS,
                        "%.0f workers with up to %.0f threads each share %.0f cores with the "
                        "training. Let each compute in one thread (torch.set_num_threads(1), "
                        "cv2.setNumThreads(0), OMP_NUM_THREADS=1).",
                        have, threads, s->cores);
     prove_busy(s, f);
-    finding_prove(f, "cores one worker gets", s->worker_cpu, "cores",
+    finding_prove(f, EVIDENCE_WORKER_CORES, s->worker_cpu,
                   "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
                   (long long)s->loader->pid);
     if (!isnan(s->worker_delay))
-        finding_prove(f, "share of time a worker was ready without a core", s->worker_delay,
-                      "ratio",
+        finding_prove(f, EVIDENCE_WORKER_QUEUED, s->worker_delay,
                       "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
                       (long long)s->loader->pid);
     if (!isnan(s->main_delay))
-        finding_prove(f, "share of time the training was ready without a core", s->main_delay,
-                      "ratio", "proc_samples WHERE pid = %lld", (long long)s->rank->pid);
+        finding_prove(f, EVIDENCE_TRAINING_QUEUED, s->main_delay, "proc_samples WHERE pid = %lld",
+                      (long long)s->rank->pid);
     if (!isnan(crowd(s)))
-        finding_prove(f, "running or ready threads a core", crowd(s), "threads", "proc_samples");
+        finding_prove(f, EVIDENCE_READY_THREADS, crowd(s), "proc_samples");
     if (!isnan(s->idle))
-        finding_prove(f, "machine CPU use", 1 - s->idle / s->cores, "ratio", "sys_samples");
+        finding_prove(f, EVIDENCE_MACHINE_CPU, 1 - s->idle / s->cores, "sys_samples");
     if (fewer)
         predict_setting(s, f, &w, "num_workers=%d", w.workers);
+    else
+        finding_prove(f, EVIDENCE_WORKER_THREADS, threads,
+                      "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
+                      (long long)s->loader->pid);
     return 1;
 }

@@ -55,9 +55,10 @@ static void order(struct findings *list)
 /* A text that could not be allocated is NULL; nothing else leaves one so. */
 static int is_whole(const struct finding *f)
 {
-    int whole = f->label && f->kind && f->summary && f->action && f->evidence_count > 0;
+    int whole = f->label && f->kind && f->summary && f->action && f->action_code != ACTION_NONE &&
+                f->evidence_count > 0;
     for (size_t i = 0; whole && i < f->evidence_count; i++)
-        whole = f->evidence[i].what && f->evidence[i].unit && f->evidence[i].rows;
+        whole = f->evidence[i].what && f->evidence[i].rows;
     for (size_t i = 0; whole && i < f->where_count; i++)
         whole = f->where[i].file != NULL;
     return whole;

@@ -69,24 +69,66 @@ void finding_say(struct finding *f, const char *fmt, ...)
     va_end(args);
 }
 
-void finding_advise(struct finding *f, const char *fmt, ...)
+void finding_advise(struct finding *f, enum action action, const char *fmt, ...)
 {
     if (!f)
         return;
     va_list args;
     va_start(args, fmt);
     mem_free(f->action);
+    f->action_code = action;
     f->action = format(fmt, args);
     va_end(args);
 }
 
-void finding_offer(struct finding *f, const char *fmt, ...)
+/* Adds to a text, which may be NULL; without memory the finding is spoilt. */
+static void append(struct finding *f, char **text, const char *between, const char *fmt,
+                   va_list args)
+{
+    char *more = format(fmt, args);
+    struct str whole = {0};
+    if (*text)
+        str_addf(&whole, "%s%s", *text, between);
+    str_add(&whole, more ? more : "");
+    int failed = !more || whole.failed;
+    mem_free(more);
+    if (failed) {
+        str_done(&whole);
+        spoil(f);
+        return;
+    }
+    mem_free(*text);
+    *text = whole.text;
+}
+
+void finding_argument(struct finding *f, const char *fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    append(f, &f->action_arguments, ",", fmt, args);
+    va_end(args);
+}
+
+void finding_add_advice(struct finding *f, const char *fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    append(f, &f->action, " ", fmt, args);
+    va_end(args);
+}
+
+void finding_offer(struct finding *f, enum action action, const char *fmt, ...)
 {
     if (!f)
         return;
     va_list args;
     va_start(args, fmt);
     mem_free(f->alternative);
+    f->alternative_code = action;
     f->alternative = format(fmt, args);
     va_end(args);
     if (!f->alternative)
@@ -103,23 +145,49 @@ void finding_cause(struct finding *f, const char *cause)
         spoil(f);
 }
 
-void finding_prove(struct finding *f, const char *what, double value, const char *unit,
-                   const char *rows_fmt, ...)
+static const struct {
+    const char *code, *what, *unit;
+} evidence_list[] = {
+#define X(name, code, what, unit) {code, what, unit},
+    EVIDENCE(X)
+#undef X
+};
+
+static void prove(struct finding *f, enum evidence_code code, const char *what, double value,
+                  const char *rows_fmt, va_list args)
 {
-    if (!f)
-        return;
     struct evidence *grown = mem_resize(f->evidence, f->evidence_count + 1, sizeof *grown);
     if (!grown) {
         spoil(f);
         return;
     }
     f->evidence = grown;
-    va_list args;
-    va_start(args, rows_fmt);
-    grown[f->evidence_count++] = (struct evidence){.what = mem_strdup(what),
-                                                   .unit = mem_strdup(unit),
+    grown[f->evidence_count++] = (struct evidence){.code = code,
+                                                   .what = mem_strdup(what),
+                                                   .unit = evidence_list[code].unit,
                                                    .rows = format(rows_fmt, args),
                                                    .value = value};
+}
+
+void finding_prove(struct finding *f, enum evidence_code code, double value, const char *rows_fmt,
+                   ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, rows_fmt);
+    prove(f, code, evidence_list[code].what, value, rows_fmt, args);
+    va_end(args);
+}
+
+void finding_prove_named(struct finding *f, enum evidence_code code, const char *what, double value,
+                         const char *rows_fmt, ...)
+{
+    if (!f)
+        return;
+    va_list args;
+    va_start(args, rows_fmt);
+    prove(f, code, what, value, rows_fmt, args);
     va_end(args);
 }
 
@@ -167,7 +235,6 @@ void findings_done(struct findings *list)
         struct finding *f = &list->items[i];
         for (size_t j = 0; j < f->evidence_count; j++) {
             mem_free(f->evidence[j].what);
-            mem_free(f->evidence[j].unit);
             mem_free(f->evidence[j].rows);
         }
         for (size_t j = 0; j < f->where_count; j++)
@@ -179,12 +246,28 @@ void findings_done(struct findings *list)
         mem_free(f->cause);
         mem_free(f->summary);
         mem_free(f->action);
+        mem_free(f->action_arguments);
         mem_free(f->alternative);
         mem_free(f->node);
         mem_free(f->setting);
     }
     mem_free(list->items);
     *list = (struct findings){0};
+}
+
+const char *action_text(enum action action)
+{
+    static const char *const texts[] = {"",
+#define X(name, code) code,
+                                        ACTIONS(X)
+#undef X
+    };
+    return texts[action];
+}
+
+const char *evidence_code_text(enum evidence_code code)
+{
+    return evidence_list[code].code;
 }
 
 const char *severity_text(enum severity severity)

@@ -3,6 +3,8 @@
 #ifndef LEAT_DIAGNOSE_FINDING_H
 #define LEAT_DIAGNOSE_FINDING_H
 
+#include "diagnose/codes.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,7 +12,9 @@ enum severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL };
 enum section { SECTION_STEP_TIME, SECTION_MEMORY, SECTION_SYSTEM, SECTION_PROCESS };
 
 struct evidence {
-    char *what, *unit, *rows; /* owned. rows: "table WHERE ..." */
+    enum evidence_code code;
+    char *what, *rows; /* owned; rows: "table WHERE ..." */
+    const char *unit;
     double value;
 };
 struct place {
@@ -25,7 +29,10 @@ struct finding {
     char *label; /* INPUT-BOUND */
     char *cause; /* NO_OVERLAP ...; NULL when not known */
     char *summary, *action;
-    char *alternative; /* another way than `action`, which is the one predicted; NULL: none */
+    enum action action_code;
+    char *action_arguments; /* "num_workers=4"; NULL: none */
+    char *alternative;      /* another way than `action`, which is the one predicted; NULL: none */
+    enum action alternative_code;
     enum severity severity;
     enum section section;
     int rank, worker;      /* -1: the whole run */
@@ -57,12 +64,23 @@ struct findings {
 struct finding *findings_add(struct findings *list, const char *label, enum section section,
                              enum severity severity);
 void finding_say(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void finding_advise(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void finding_advise(struct finding *f, enum action action, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "name=value" of the action; a further call adds ",name=value". */
+void finding_argument(struct finding *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Adds a sentence to the text of the action. */
+void finding_add_advice(struct finding *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Another way, whose gain is not known. */
-void finding_offer(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void finding_offer(struct finding *f, enum action action, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 void finding_cause(struct finding *f, const char *cause);
-void finding_prove(struct finding *f, const char *what, double value, const char *unit,
-                   const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
+void finding_prove(struct finding *f, enum evidence_code code, double value, const char *rows_fmt,
+                   ...) __attribute__((format(printf, 4, 5)));
+/* The same under another name than that of the list: of a phase, say. */
+void finding_prove_named(struct finding *f, enum evidence_code code, const char *what, double value,
+                         const char *rows_fmt, ...) __attribute__((format(printf, 5, 6)));
 /* `where` is "file:line", `of` a constant: "making a batch". */
 void finding_place(struct finding *f, const char *where, double share, const char *of);
 void finding_predict(struct finding *f, const char *setting, double step_ms);

@@ -184,7 +184,7 @@ void prove_exposed(struct finding *f, const struct facts *facts, const struct ra
 {
     struct gpu_share gpu;
     if (gpu_share_of(facts, r, phases, &gpu))
-        finding_prove(f, "GPU idle because of it", gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_GPU_IDLE, gpu.idle, "gpu_clock WHERE pid = %lld",
                       (long long)r->pid);
 }
 
@@ -347,11 +347,13 @@ const struct proc_fact *exception_with(const struct facts *facts, const char *te
     return NULL;
 }
 
-const char *no_loader_note(const struct facts *facts)
+void note_missing_loader(struct finding *f, const struct facts *facts)
 {
     for (size_t i = 0; i < facts->loader_count; i++)
         if (strcmp(facts->loaders[i].use, "eval") != 0)
-            return "";
-    return " No DataLoader was seen, so the time to make batches is inside forward; to see it, put "
-           "it into leat.phase(\"input\") or iterate over leat.wrap_loader(...).";
+            return;
+    finding_argument(f, "loader=none");
+    finding_add_advice(f, "No DataLoader was seen, so the time to make batches is inside forward; "
+                          "to see it, put it into leat.phase(\"input\") or iterate over "
+                          "leat.wrap_loader(...).");
 }

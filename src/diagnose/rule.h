@@ -163,8 +163,8 @@ int ended_badly(const struct facts *facts);
 /* The first exception of a process of the run that contains `text`; NULL: none. */
 const struct proc_fact *exception_with(const struct facts *facts, const char *text);
 
-/* " Time to make batches is inside forward ..." when the run has no loader, else "". */
-const char *no_loader_note(const struct facts *facts);
+/* Where no DataLoader was seen: adds to the action how to make the input visible. */
+void note_missing_loader(struct finding *f, const struct facts *facts);
 
 /* ---- why the input is slow (cause_input.c) --------------------------------------------------- */
 

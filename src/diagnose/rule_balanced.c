@@ -21,9 +21,10 @@ void rule_balanced(const struct facts *facts, struct findings *found)
                 "No phase stands out: input %.0f %%, compute %.0f %%, waiting %.0f %% of the "
                 "step time.",
                 100 * phase_share(r, PHASE_INPUT), 100 * compute, 100 * wait);
-    finding_advise(f, "Nothing needs to change.%s", no_loader_note(facts));
-    finding_prove(f, "input share", phase_share(r, PHASE_INPUT), "ratio", "steps WHERE id>>40 = %d",
+    finding_advise(f, ACTION_NOTHING, "Nothing needs to change.");
+    note_missing_loader(f, facts);
+    finding_prove(f, EVIDENCE_INPUT_SHARE, phase_share(r, PHASE_INPUT), "steps WHERE id>>40 = %d",
                   r->rank);
-    finding_prove(f, "compute share", compute, "ratio", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "wait share", wait, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_COMPUTE_SHARE, compute, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_WAIT_SHARE, wait, "steps WHERE id>>40 = %d", r->rank);
 }

@@ -48,12 +48,14 @@ void rule_compute(const struct facts *facts, struct findings *found)
                                "torch.compile, lower precision, or a larger batch."
                              : "The input keeps up. To go faster, make the optimizer "
                                "cheaper: fused=True or foreach=True where it has them.";
-    finding_advise(f, "%s%s", advice, no_loader_note(facts));
+    finding_advise(f, ACTION_SPEED_UP_PHASE, "%s", advice);
+    finding_argument(f, "phase=%s", leat_phase_names[largest]);
+    note_missing_loader(f, facts);
     if (clocked)
-        finding_prove(f, "GPU at work", 1 - gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_GPU_BUSY, 1 - gpu.idle, "gpu_clock WHERE pid = %lld",
                       (long long)r->pid);
-    finding_prove(f, "compute share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_COMPUTE_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
     for (int i = 0; i < 3; i++)
-        finding_prove(f, leat_phase_names[parts[i]], phase_mean(r, parts[i]), "ms",
-                      "steps WHERE id>>40 = %d", r->rank);
+        finding_prove_named(f, EVIDENCE_PHASE_TIME, leat_phase_names[parts[i]],
+                            phase_mean(r, parts[i]), "steps WHERE id>>40 = %d", r->rank);
 }

@@ -34,14 +34,15 @@ void rule_cpu(const struct facts *facts, struct findings *found)
                     "The machine's cores were busy %.0f %% of the time: %.0f %% for this run, "
                     "%.0f %% for other processes.",
                     100 * all, 100 * own, 100 * (all - own));
-        finding_advise(f, "Stop the other processes, or move the run.");
+        finding_advise(f, ACTION_STOP_PROCESSES, "Stop the other processes, or move the run.");
     } else {
         finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% for this run%s.",
                     100 * all, 100 * own, has_gpu ? "" : ", as is natural for training on the CPU");
-        finding_advise(f, has_gpu ? "Free cores for feeding the GPU: fewer or cheaper DataLoader "
-                                    "workers, and torch.set_num_threads(1) in them."
-                                  : "Nothing needs to change.");
+        finding_advise(f, has_gpu ? ACTION_FREE_CORES : ACTION_NOTHING,
+                       has_gpu ? "Free cores for feeding the GPU: fewer or cheaper DataLoader "
+                                 "workers, and torch.set_num_threads(1) in them."
+                               : "Nothing needs to change.");
     }
-    finding_prove(f, "machine CPU use", all, "ratio", "sys_samples");
-    finding_prove(f, "CPU use of this run", own, "ratio", "sys_samples");
+    finding_prove(f, EVIDENCE_MACHINE_CPU, all, "sys_samples");
+    finding_prove(f, EVIDENCE_RUN_CPU, own, "sys_samples");
 }

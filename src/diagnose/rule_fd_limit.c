@@ -33,14 +33,15 @@ void rule_fd_limit(const struct facts *facts, struct findings *found)
                     (long long)peak->pid, (long long)peak->fds, (long long)peak->fd_limit,
                     100 * most, stopped ? ", and the run ended because of it" : "");
     else
-        finding_say(f, "Process %lld could not open one more file: %s", (long long)died->pid,
+        finding_say(f, "Process %lld could not open one more file: %s.", (long long)died->pid,
                     died->exception);
-    finding_advise(f, "Raise the limit (ulimit -n 65536), or call torch.multiprocessing."
-                      "set_sharing_strategy(\"file_system\") before the loader is made.");
+    finding_advise(f, ACTION_RAISE_FD_LIMIT,
+                   "Raise the limit (ulimit -n 65536), or call torch.multiprocessing."
+                   "set_sharing_strategy(\"file_system\") before the loader is made.");
     if (peak)
-        finding_prove(f, "open files", (double)peak->fds, "files", "proc_samples WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_OPEN_FILES, (double)peak->fds, "proc_samples WHERE pid = %lld",
                       (long long)peak->pid);
     if (died)
-        finding_prove(f, "processes that failed so", 1, "processes", "processes WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_FAILED_PROCESSES, 1, "processes WHERE pid = %lld",
                       (long long)died->pid);
 }

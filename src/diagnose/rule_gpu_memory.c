@@ -33,11 +33,12 @@ void rule_gpu_memory(const struct facts *facts, struct findings *found)
     finding_say(f, "GPU %s had %.1f of %.1f GiB (%.0f %%) in use%s.", peak->gpu,
                 peak->memory_used / GIB, peak->memory_total / GIB, 100 * worst,
                 is_reserve ? ", mostly torch's own reserve" : "");
-    finding_advise(f, is_reserve
-                          ? "Nothing needs to change: torch gives its reserve back before it fails."
-                          : "See what else is on the device (nvidia-smi), or use a smaller batch.");
-    finding_prove(f, "memory used", peak->memory_used, "bytes", "gpu_samples WHERE gpu = '%s'",
+    finding_advise(f, is_reserve ? ACTION_NOTHING : ACTION_USE_LESS_DEVICE_MEMORY,
+                   is_reserve
+                       ? "Nothing needs to change: torch gives its reserve back before it fails."
+                       : "See what else is on the device (nvidia-smi), or use a smaller batch.");
+    finding_prove(f, EVIDENCE_MEMORY_USED, peak->memory_used, "gpu_samples WHERE gpu = '%s'",
                   peak->gpu);
-    finding_prove(f, "memory in all", peak->memory_total, "bytes", "gpu_samples WHERE gpu = '%s'",
+    finding_prove(f, EVIDENCE_MEMORY_TOTAL, peak->memory_total, "gpu_samples WHERE gpu = '%s'",
                   peak->gpu);
 }

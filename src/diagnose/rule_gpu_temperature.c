@@ -33,9 +33,10 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     struct finding *f = findings_add(found, "HIGH GPU TEMP", SECTION_SYSTEM, SEVERITY_WARNING);
     finding_say(f, "GPU %s reached %.0f C and was near its limit in %.0f %% of the samples.", gpu,
                 most, 100.0 * (double)hot / (double)n);
-    finding_advise(f, "Check its cooling: air flow, fans and dust; a hot GPU lowers its clocks.");
-    finding_prove(f, "highest temperature", most, "C", "gpu_samples WHERE gpu = '%s'", gpu);
-    finding_prove(f, "temperature limit", limit, "C", "gpu_samples WHERE gpu = '%s'", gpu);
+    finding_advise(f, ACTION_CHECK_COOLING,
+                   "Check its cooling: air flow, fans and dust; a hot GPU lowers its clocks.");
+    finding_prove(f, EVIDENCE_TEMPERATURE, most, "gpu_samples WHERE gpu = '%s'", gpu);
+    finding_prove(f, EVIDENCE_TEMPERATURE_LIMIT, limit, "gpu_samples WHERE gpu = '%s'", gpu);
 }
 
 void rule_gpu_temperature(const struct facts *facts, struct findings *found)

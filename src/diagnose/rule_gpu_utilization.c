@@ -45,8 +45,10 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
                      SECTION_SYSTEM, mean < LOW ? SEVERITY_WARNING : SEVERITY_INFO);
     finding_say(f, "GPU %s was busy %.0f %% of the time on average; the step time is %s.", gpu,
                 100 * mean, verdict);
-    finding_advise(f, "Follow the step-time verdict %s: it says where the GPU waits.", verdict);
-    finding_prove(f, "mean utilization", mean, "ratio", "gpu_samples WHERE gpu = '%s'", gpu);
+    finding_advise(f, ACTION_FOLLOW_VERDICT,
+                   "Follow the step-time verdict %s: it says where the GPU waits.", verdict);
+    finding_argument(f, "verdict=%s", verdict);
+    finding_prove(f, EVIDENCE_UTILIZATION, mean, "gpu_samples WHERE gpu = '%s'", gpu);
 }
 
 void rule_gpu_utilization(const struct facts *facts, struct findings *found)

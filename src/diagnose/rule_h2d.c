@@ -52,7 +52,7 @@ static double overlapped(double wall_ms, double h2d_ms)
 
 static void advise_pinned(struct finding *f, const char *at)
 {
-    finding_advise(f,
+    finding_advise(f, ACTION_COPY_ON_STREAM,
                    "The batches are pinned. Copy the next one while the GPU computes, on a stream "
                    "of its own: leat.DataLoader(..., device=\"cuda\") does; by hand, .to(device, "
                    "non_blocking=True)%s%s inside torch.cuda.stream(...). Or send less: uint8 "
@@ -84,22 +84,23 @@ static double advise_lines(struct finding *f, const struct device_lines *copies,
     const struct cuda_line *first = copies->lines[0];
     double saved_ms;
     if (copies->n >= MANY_COPIES && copies->bytes < SMALL_COPY_BYTES * copies->n) {
-        finding_advise(f,
+        finding_advise(f, ACTION_MERGE_COPIES,
                        "%s makes %.0f copies a step of %.0f bytes each: bring them into one tensor "
                        "(torch.cat, collate_fn) and copy that, with pin_memory=True and "
                        "non_blocking=True.",
                        copies->at, copies->n, copies->bytes / copies->n);
         saved_ms = h2d_ms * (1 - 1 / copies->n);
     } else if (strcmp(first->kind, "pageable_copy") == 0) {
-        finding_advise(f,
+        finding_advise(f, ACTION_PIN_AND_OVERLAP,
                        "%s copies pageable memory: use DataLoader(..., pin_memory=True) and, "
                        "there, .to(device, non_blocking=True).",
                        copies->at);
-        finding_offer(f, "leat.DataLoader(..., device=\"cuda\") copies the next batch on a stream "
-                         "of its own, while the GPU computes.");
+        finding_offer(f, ACTION_USE_LEAT_LOADER,
+                      "leat.DataLoader(..., device=\"cuda\") copies the next batch on a stream "
+                      "of its own, while the GPU computes.");
         saved_ms = h2d_ms * (waiting + (1 - waiting) * (1 - 1 / PINNED_SPEEDUP));
     } else if (waiting > 0.5) {
-        finding_advise(f,
+        finding_advise(f, ACTION_COPY_ASYNC,
                        "Python stops at %s until the copy is done, and the GPU then waits for "
                        "Python: .to(device, non_blocking=True) there.",
                        copies->at);
@@ -135,9 +136,8 @@ static void prove_lines(struct finding *f, const struct device_lines *copies,
 {
     if (copies->count == 0)
         return;
-    finding_prove(f, "copies waited for per step", copies->n, "count",
-                  "cuda_lines WHERE pid = %lld", (long long)r->pid);
-    finding_prove(f, "copied", copies->bytes / (h2d_ms * 1e6), "GB/s",
+    finding_prove(f, EVIDENCE_COPIES, copies->n, "cuda_lines WHERE pid = %lld", (long long)r->pid);
+    finding_prove(f, EVIDENCE_COPY_RATE, copies->bytes / (h2d_ms * 1e6),
                   "cuda_lines WHERE pid = %lld", (long long)r->pid);
 }
 
@@ -149,11 +149,13 @@ static double advise_loader(struct finding *f, const struct facts *facts,
     if (copied_bytes(facts, r, "h2d_pinned") > copied_bytes(facts, r, "h2d_pageable"))
         advise_pinned(f, NULL);
     else if (loader && loader->pin_memory == 1)
-        finding_advise(f, "Batches are pinned already: copy them with .to(device, "
-                          "non_blocking=True), and send smaller types (uint8 images, float16).");
+        finding_advise(f, ACTION_COPY_ASYNC,
+                       "Batches are pinned already: copy them with .to(device, "
+                       "non_blocking=True), and send smaller types (uint8 images, float16).");
     else
-        finding_advise(f, "Pin the batches and copy them without waiting: DataLoader(..., "
-                          "pin_memory=True) and .to(device, non_blocking=True).");
+        finding_advise(f, ACTION_PIN_AND_OVERLAP,
+                       "Pin the batches and copy them without waiting: DataLoader(..., "
+                       "pin_memory=True) and .to(device, non_blocking=True).");
     if (loader)
         finding_place(f, loader->where, f->share, "the step");
     return overlapped(wall_ms, h2d_ms);
@@ -175,12 +177,12 @@ void rule_h2d(const struct facts *facts, struct findings *found)
     f->share = share;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     say_share(f, &copies, wall_ms, h2d_ms);
-    finding_prove(f, "h2d share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "h2d per step", h2d_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_H2D_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_H2D_TIME, h2d_ms, "steps WHERE id>>40 = %d", r->rank);
     prove_exposed(f, facts, r, "h2d");
     prove_lines(f, &copies, r, h2d_ms);
     if (loader && loader->pin_memory >= 0)
-        finding_prove(f, "pin_memory", (double)loader->pin_memory, "flag",
+        finding_prove(f, EVIDENCE_PIN_MEMORY, (double)loader->pin_memory,
                       "loaders WHERE pid = %lld AND loader = %d", (long long)loader->pid,
                       loader->loader);
     device_lines_place(f, &copies, r, "the copies");

@@ -21,9 +21,9 @@ void rule_input(const struct facts *facts, struct findings *found)
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     finding_say(f, "Waiting for batches takes %.0f %% of the step time: %.2f ms of %.2f ms a step.",
                 100 * share, input_ms, wall_ms);
-    finding_prove(f, "input share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "input per step", input_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "step", wall_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_INPUT_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_INPUT_TIME, input_ms, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_STEP_TIME, wall_ms, "steps WHERE id>>40 = %d", r->rank);
     prove_exposed(f, facts, r, "input");
     explain_input(facts, r, input_ms, f);
 }

@@ -35,31 +35,32 @@ static void no_steps(const struct facts *facts, struct findings *found)
     struct finding *f = say(found);
     if (lost && (!spoke || !facts->torch[0])) {
         finding_say(f, "No training step could be seen: %s", lost->why);
-        finding_advise(f, "Let the command inherit PYTHONPATH as `leat run` sets it: append to it "
-                          "instead of replacing it, and do not start Python with -I, -E or -S.");
-        finding_prove(f, "processes that could not report", (double)lost->n, "processes",
-                      "lost WHERE what = 'ranks'");
+        finding_advise(f, ACTION_KEEP_PYTHONPATH,
+                       "Let the command inherit PYTHONPATH as `leat run` sets it: append to it "
+                       "instead of replacing it, and do not start Python with -I, -E or -S.");
+        finding_prove(f, EVIDENCE_SILENT_PROCESSES, (double)lost->n, "lost WHERE what = 'ranks'");
     } else if (!spoke) {
         finding_say(f, "No process of this run imported torch, so there are no training steps to "
                        "judge.");
-        finding_advise(f, "Run a script that trains with PyTorch. If this one does, its Python "
-                          "could not load leat: see what `leat check` says of it.");
-        finding_prove(f, "processes that reported", 0, "processes", "processes WHERE recorded = 1");
+        finding_advise(f, ACTION_RUN_TRAINING,
+                       "Run a script that trains with PyTorch. If this one does, its Python "
+                       "could not load leat: see what `leat check` says of it.");
+        finding_prove(f, EVIDENCE_REPORTING_PROCESSES, 0, "processes WHERE recorded = 1");
     } else if (!facts->torch[0]) {
         finding_say(f, "The script does not use torch, so there are no training steps to judge.");
-        finding_advise(f, "Run a script that trains with PyTorch, or mark the steps of any loop by "
-                          "calling leat.step() at the end of each.");
-        finding_prove(f, "processes that imported torch", 0, "processes",
-                      "processes WHERE torch IS NOT NULL");
+        finding_advise(f, ACTION_RUN_TRAINING,
+                       "Run a script that trains with PyTorch, or mark the steps of any loop by "
+                       "calling leat.step() at the end of each.");
+        finding_prove(f, EVIDENCE_TORCH_PROCESSES, 0, "processes WHERE torch IS NOT NULL");
     } else {
         finding_say(f,
                     "torch was imported, but no step was seen: no optimizer stepped and no "
                     "DataLoader gave a batch%s%s.",
                     spoke->missing[0] ? "; missing hooks: " : "", spoke->missing);
-        finding_advise(f,
+        finding_advise(f, ACTION_MARK_STEPS,
                        "Let the script get as far as its training loop, or mark steps by calling "
                        "leat.step() at the end of each.");
-        finding_prove(f, "steps", 0, "steps", "steps");
+        finding_prove(f, EVIDENCE_STEPS, 0, "steps");
     }
 }
 
@@ -71,8 +72,9 @@ static void too_few(const struct rank_facts *r, struct findings *found)
                 "verdict needs %d.",
                 (long long)r->kept, (long long)r->steps, (long long)r->warmup_steps,
                 (long long)r->compile_steps, LEAST_STEPS);
-    finding_advise(f, "Let it run for more steps: 20 or more give a full verdict.");
-    finding_prove(f, "kept steps", (double)r->kept, "steps", "steps WHERE id>>40 = %d", r->rank);
+    finding_advise(f, ACTION_RUN_LONGER,
+                   "Let it run for more steps: 20 or more give a full verdict.");
+    finding_prove(f, EVIDENCE_KEPT_STEPS, (double)r->kept, "steps WHERE id>>40 = %d", r->rank);
 }
 
 static void too_short(const struct rank_facts *r, struct findings *found)
@@ -84,11 +86,12 @@ static void too_short(const struct rank_facts *r, struct findings *found)
         "A step takes %.3f ms, less than ten times leat's own cost of %.3f ms, so its parts "
         "cannot be judged.",
         wall_ms, r->cost_ms);
-    finding_advise(f, "Larger batches make steps long enough to judge; so does calling leat.step() "
-                      "once every few iterations.");
-    finding_prove(f, "step", wall_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "leat's cost per step", r->cost_ms, "ms",
-                  "processes WHERE rank = %d AND role = 'main'", r->rank);
+    finding_advise(f, ACTION_LENGTHEN_STEPS,
+                   "Larger batches make steps long enough to judge; so does calling leat.step() "
+                   "once every few iterations.");
+    finding_prove(f, EVIDENCE_STEP_TIME, wall_ms, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_LEAT_COST, r->cost_ms, "processes WHERE rank = %d AND role = 'main'",
+                  r->rank);
 }
 
 static void missing_signal(const struct facts *facts, const struct rank_facts *r,
@@ -103,10 +106,11 @@ static void missing_signal(const struct facts *facts, const struct rank_facts *r
                 "Batches could not be seen in this run, so waiting for input cannot be told from "
                 "computing%s%s.",
                 why[0] ? ": " : "", why);
-    finding_advise(f, "Iterate over leat.wrap_loader(loader), or put the fetch into "
-                      "leat.phase(\"input\").");
-    finding_prove(f, "processes without the fetch signal", 1, "processes",
-                  "processes WHERE pid = %lld", (long long)r->pid);
+    finding_advise(f, ACTION_MARK_INPUT,
+                   "Iterate over leat.wrap_loader(loader), or put the fetch into "
+                   "leat.phase(\"input\").");
+    finding_prove(f, EVIDENCE_PROCESSES_WITHOUT_FETCH, 1, "processes WHERE pid = %lld",
+                  (long long)r->pid);
 }
 
 void rule_insufficient(const struct facts *facts, struct findings *found)

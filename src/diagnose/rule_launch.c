@@ -35,11 +35,12 @@ static void say_of_phase(struct finding *f, double idle, double wall_ms, const c
         "%.2f ms a step, while Python is at work between two launches; most of it in the %s "
         "(%.0f %%).",
         100 * idle, idle * wall_ms, largest, 100 * largest_idle);
-    finding_advise(f,
+    finding_advise(f, ACTION_REDUCE_PYTHON,
                    "Take out of the %s what is no work for the GPU (Python loops, numpy, logging, "
                    "hooks), or do it while the GPU has work queued; torch.compile and CUDA graphs "
                    "launch with less Python.",
                    largest);
+    finding_argument(f, "phase=%s", largest);
 }
 
 static void say_of_launches(struct finding *f, double idle, double wall_ms)
@@ -49,9 +50,10 @@ static void say_of_launches(struct finding *f, double idle, double wall_ms)
                 "launches that follow each other closely: its kernels are done before Python has "
                 "launched the next.",
                 100 * idle, idle * wall_ms);
-    finding_advise(f, "Fewer and larger kernels: torch.compile, CUDA graphs (mode="
-                      "\"reduce-overhead\"), a larger batch, fused=True or foreach=True for the "
-                      "optimizer, one operation in place of a Python loop over small tensors.");
+    finding_advise(f, ACTION_LAUNCH_FEWER_KERNELS,
+                   "Fewer and larger kernels: torch.compile, CUDA graphs (mode="
+                   "\"reduce-overhead\"), a larger batch, fused=True or foreach=True for the "
+                   "optimizer, one operation in place of a Python loop over small tensors.");
 }
 
 void rule_launch(const struct facts *facts, struct findings *found)
@@ -74,7 +76,7 @@ void rule_launch(const struct facts *facts, struct findings *found)
         say_of_launches(f, gpu.idle, wall_ms);
     else
         say_of_phase(f, gpu.idle, wall_ms, largest, largest_idle);
-    finding_prove(f, "GPU idle in compute", gpu.idle, "ratio", "gpu_clock WHERE pid = %lld",
+    finding_prove(f, EVIDENCE_GPU_IDLE_IN_COMPUTE, gpu.idle, "gpu_clock WHERE pid = %lld",
                   (long long)r->pid);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - gpu.idle));
     f->at_most = 1;

@@ -258,21 +258,24 @@ static void tell(const struct growth *g, struct findings *found)
                                     "copied into each worker as they are touched)"
                                   : "");
     if (g->kind == WORKER)
-        finding_advise(f, "Keep the dataset's index in arrays (NumPy, torch) instead of lists and "
-                          "dicts of Python objects, and do not cache samples in the workers.");
+        finding_advise(f, ACTION_STORE_IN_ARRAYS,
+                       "Keep the dataset's index in arrays (NumPy, torch) instead of lists and "
+                       "dicts of Python objects, and do not cache samples in the workers.");
     else
-        finding_advise(f, "Look for tensors kept from step to step: losses summed without .item() "
-                          "or .detach(), outputs collected in a list, graphs kept by "
-                          "retain_graph=True.");
-    const char *slope = "growth per step", *unit = "bytes";
+        finding_advise(f, ACTION_DROP_REFERENCES,
+                       "Look for tensors kept from step to step: losses summed without .item() "
+                       "or .detach(), outputs collected in a list, graphs kept by "
+                       "retain_graph=True.");
     if (g->kind == GPU) {
-        finding_prove(f, slope, g->slope, unit, "memory_samples WHERE rank = %d AND device = %d",
-                      g->rank->rank, g->device);
-        finding_prove(f, "growth", g->to - g->from, unit,
+        finding_argument(f, "device=%d", g->device);
+        finding_prove(f, EVIDENCE_GROWTH_PER_STEP, g->slope,
+                      "memory_samples WHERE rank = %d AND device = %d", g->rank->rank, g->device);
+        finding_prove(f, EVIDENCE_GROWTH, g->to - g->from,
                       "memory_samples WHERE rank = %d AND device = %d", g->rank->rank, g->device);
     } else {
-        finding_prove(f, slope, g->slope, unit, "proc_samples WHERE pid = %lld", (long long)g->pid);
-        finding_prove(f, "growth", g->to - g->from, unit, "proc_samples WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_GROWTH_PER_STEP, g->slope, "proc_samples WHERE pid = %lld",
+                      (long long)g->pid);
+        finding_prove(f, EVIDENCE_GROWTH, g->to - g->from, "proc_samples WHERE pid = %lld",
                       (long long)g->pid);
     }
 }

@@ -43,10 +43,11 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
     f->pid = facts->ranks[worst].pid;
     finding_say(f, "Rank %d used %.1f GiB %s at the most, the median rank %.1f GiB: %.0f %% more.",
                 rank, peaks[worst] / GIB, subject->where, median / GIB, 100 * excess);
-    finding_advise(f, "Look for what only rank %d keeps there: %s.", rank, subject->advice);
-    finding_prove(f, "peak", peaks[worst], "bytes", "%s", subject->rows);
-    finding_prove(f, "peak of the median rank", median, "bytes", "%s", subject->rows);
-    finding_prove(f, "capacity", subject->capacity, "bytes", "%s",
+    finding_advise(f, ACTION_INSPECT_RANK, "Look for what only rank %d keeps there: %s.", rank,
+                   subject->advice);
+    finding_prove(f, EVIDENCE_PEAK, peaks[worst], "%s", subject->rows);
+    finding_prove(f, EVIDENCE_PEAK_OF_MEDIAN_RANK, median, "%s", subject->rows);
+    finding_prove(f, EVIDENCE_CAPACITY, subject->capacity, "%s",
                   subject->rows[0] == 'm' ? "gpu_samples" : "sys_samples");
 }
 

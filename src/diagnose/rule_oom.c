@@ -48,14 +48,13 @@ static void by_kernel(const struct facts *facts, struct findings *found)
                     "The run was killed with %.1f %% of memory left: most likely the kernel ended "
                     "it because memory ran out.",
                     100 * left);
-    finding_advise(f,
+    finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
                    "Use less host memory: fewer DataLoader workers, a smaller prefetch_factor, or "
                    "a dataset that is not held in memory; or raise the limit.");
-    finding_prove(f, "processes killed by the kernel", (double)facts->oom_kills, "processes",
+    finding_prove(f, EVIDENCE_KILLED_PROCESSES, (double)facts->oom_kills,
                   "meta WHERE key = 'oom_kills'");
     if (last)
-        finding_prove(f, "memory available at the end", last->memory_available, "bytes",
-                      "sys_samples");
+        finding_prove(f, EVIDENCE_MEMORY_AVAILABLE, last->memory_available, "sys_samples");
 }
 
 static void on_device(const struct facts *facts, struct findings *found)
@@ -71,12 +70,11 @@ static void on_device(const struct facts *facts, struct findings *found)
     f->stops_run = 1;
     f->rank = p->rank;
     f->pid = p->pid;
-    finding_say(f, "The run ended because the device had no memory left: %s", p->exception);
-    finding_advise(f,
+    finding_say(f, "The run ended because the device had no memory left: %s.", p->exception);
+    finding_advise(f, ACTION_USE_LESS_DEVICE_MEMORY,
                    "Use a smaller batch with gradient accumulation, activation checkpointing, or "
                    "lower precision.");
-    finding_prove(f, "processes that failed so", 1, "processes", "processes WHERE pid = %lld",
-                  (long long)p->pid);
+    finding_prove(f, EVIDENCE_FAILED_PROCESSES, 1, "processes WHERE pid = %lld", (long long)p->pid);
 }
 
 void rule_oom(const struct facts *facts, struct findings *found)

@@ -24,9 +24,9 @@ void rule_ram(const struct facts *facts, struct findings *found)
                                      least <= CRITICAL ? SEVERITY_CRITICAL : SEVERITY_WARNING);
     finding_say(f, "Only %.2f of %.1f GiB of memory were left at the worst moment (%.1f %%).",
                 worst->memory_available / GIB, worst->memory_total / GIB, 100 * least);
-    finding_advise(f,
+    finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
                    "Use fewer DataLoader workers or a smaller prefetch_factor, keep less data in "
                    "memory, or free memory that other processes hold.");
-    finding_prove(f, "memory available", worst->memory_available, "bytes", "sys_samples");
-    finding_prove(f, "memory in all", worst->memory_total, "bytes", "sys_samples");
+    finding_prove(f, EVIDENCE_MEMORY_AVAILABLE, worst->memory_available, "sys_samples");
+    finding_prove(f, EVIDENCE_MEMORY_TOTAL, worst->memory_total, "sys_samples");
 }

@@ -33,12 +33,13 @@ void rule_shm(const struct facts *facts, struct findings *found)
         finding_say(f, "/dev/shm held %.0f of %.0f MiB (%.0f %%)%s.", peak->shm_used / MIB,
                     peak->shm_total / MIB, 100 * most, stopped ? ", and a worker died of it" : "");
     else
-        finding_say(f, "A DataLoader worker found no room in /dev/shm: %s", died->exception);
-    finding_advise(f, "Give the container more (docker run --shm-size=8g, or --ipc=host), or use "
-                      "fewer workers or a smaller prefetch_factor.");
+        finding_say(f, "A DataLoader worker found no room in /dev/shm: %s.", died->exception);
+    finding_advise(f, ACTION_RAISE_SHM,
+                   "Give the container more (docker run --shm-size=8g, or --ipc=host), or use "
+                   "fewer workers or a smaller prefetch_factor.");
     if (peak)
-        finding_prove(f, "shared memory used", peak->shm_used, "bytes", "sys_samples");
+        finding_prove(f, EVIDENCE_SHM_USED, peak->shm_used, "sys_samples");
     if (died)
-        finding_prove(f, "processes that failed so", 1, "processes", "processes WHERE pid = %lld",
+        finding_prove(f, EVIDENCE_FAILED_PROCESSES, 1, "processes WHERE pid = %lld",
                       (long long)died->pid);
 }

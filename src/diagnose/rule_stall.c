@@ -201,29 +201,41 @@ static double at_work_share(const struct facts *facts, const struct stalls *s)
 
 struct circumstance {
     const char *text, *advice;
+    enum action action;
+    enum evidence_code evidence;
     const char *rows; /* up to the rank */
     uint32_t flag;    /* of the steps; 0: found in another way */
 };
 
 static const struct circumstance known[] = {
     {.text = "the start of an epoch",
+     .action = ACTION_KEEP_WORKERS,
+     .evidence = EVIDENCE_STALLS_AT_EPOCH_START,
      .advice = "Keep the workers between epochs: DataLoader(..., persistent_workers=True).",
      .rows = "steps WHERE flags & 1 AND id>>40 =",
      .flag = STEP_EPOCH_START},
     {.text = "a checkpoint",
+     .action = ACTION_SAVE_LESS_OFTEN,
+     .evidence = EVIDENCE_STALLS_AT_CHECKPOINT,
      .advice = "Save checkpoints less often, or from a background thread.",
      .rows = "steps WHERE flags & 4 AND id>>40 =",
      .flag = STEP_CHECKPOINT},
     {.text = "the first step after an evaluation",
+     .action = ACTION_EVALUATE_LESS_OFTEN,
+     .evidence = EVIDENCE_STALLS_AFTER_EVALUATION,
      .advice = "Keep the training loader's workers and caches alive during evaluation, or evaluate "
-               "less often.",                                                              .rows = "steps WHERE flags & 8 AND id>>40 =",
+               "less often.",                                                                                         .rows = "steps WHERE flags & 8 AND id>>40 =",
      .flag = STEP_AFTER_EVAL},
     {.text = "the start of worker processes",
+     .action = ACTION_KEEP_WORKERS,
+     .evidence = EVIDENCE_STALLS_AT_WORKER_START,
      .advice = "Keep the workers: DataLoader(..., persistent_workers=True).",
-     .rows = "processes WHERE role = 'worker' AND rank ="                                             },
+     .rows = "processes WHERE role = 'worker' AND rank ="                                        },
     {.text = "major page faults (data read from storage, not from memory)",
+     .action = ACTION_CACHE_DATA,
+     .evidence = EVIDENCE_STALLS_AT_PAGE_FAULTS,
      .advice = "Keep the data in memory, or read it ahead: a smaller dataset on disk, or more "
-               "prefetch.",                                   .rows = "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) ="},
+               "prefetch.", .rows = "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) ="                                          },
 };
 
 /* The first circumstance that nearly all stalled steps share; NULL when there is none. */
@@ -263,25 +275,28 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
                         : "",
                 c ? c->text : "");
     if (machine)
-        finding_advise(f, "Other programs, or other virtual machines, had the CPU in those steps: "
-                          "nothing in the script to change.");
+        finding_advise(f, ACTION_NOTHING,
+                       "Other programs, or other virtual machines, had the CPU in those steps: "
+                       "nothing in the script to change.");
     else if (c)
-        finding_advise(f, "%s", c->advice);
-    else
+        finding_advise(f, c->action, "%s", c->advice);
+    else {
         finding_advise(
-            f,
+            f, ACTION_INSPECT_STEP,
             "Look at what the script does in step %lld, where it takes %.0f ms in %s: it "
             "is not the start of an epoch, a checkpoint or an evaluation.",
             (long long)r->step[s->at[0]], r->wall_ms[s->at[0]], leat_phase_names[s->phase]);
-    finding_prove(f, "share of time in stalled steps", s->held_ms / r->kept_ms, "ratio",
+        finding_argument(f, "step=%lld", (long long)r->step[s->at[0]]);
+    }
+    finding_prove(f, EVIDENCE_STALLED_SHARE, s->held_ms / r->kept_ms,
                   "steps WHERE id>>40 = %d AND wall_ns >= %.0f", r->rank, 1e6 * s->cut_ms);
-    finding_prove(f, "stalled steps", (double)s->count, "steps",
+    finding_prove(f, EVIDENCE_STALLED_STEPS, (double)s->count,
                   "steps WHERE id>>40 = %d AND wall_ns >= %.0f", r->rank, 1e6 * s->cut_ms);
-    finding_prove(f, "usual step", s->usual_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_USUAL_STEP, s->usual_ms, "steps WHERE id>>40 = %d", r->rank);
     if (!isnan(s->gap_steps))
-        finding_prove(f, "period", s->gap_steps, "steps", "steps WHERE id>>40 = %d", r->rank);
+        finding_prove(f, EVIDENCE_STALL_PERIOD, s->gap_steps, "steps WHERE id>>40 = %d", r->rank);
     if (c)
-        finding_prove(f, c->text, share, "ratio", "%s %d", c->rows, r->rank);
+        finding_prove(f, c->evidence, share, "%s %d", c->rows, r->rank);
 }
 
 static void tell(const struct facts *facts, struct stalls *s, struct findings *found)
@@ -304,8 +319,8 @@ static void tell(const struct facts *facts, struct stalls *s, struct findings *f
     }
     describe(facts, s, f, machine);
     if (machine)
-        finding_prove(f, "share of the lost time without a CPU", no_cpu, "ratio",
-                      "proc_samples WHERE pid = %lld", (long long)r->pid);
+        finding_prove(f, EVIDENCE_TIME_WITHOUT_CPU, no_cpu, "proc_samples WHERE pid = %lld",
+                      (long long)r->pid);
 }
 
 void rule_stall(const struct facts *facts, struct findings *found)

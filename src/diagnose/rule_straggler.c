@@ -245,41 +245,42 @@ static void describe(const struct crew *c, size_t rank, const struct lateness *l
     if (l->cause == PHASE_INPUT)
         explain_input(c->facts, r, l->own_ms, f);
     else if (l->cause == PHASE_H2D)
-        finding_advise(f,
+        finding_advise(f, ACTION_PIN_AND_OVERLAP,
                        "Look at the copies to the device of rank %d: pin_memory=True and "
                        "non_blocking=True, and a full-speed link to its GPU.",
                        r->rank);
     else if (l->cause == PHASE_OTHER)
-        finding_advise(f,
+        finding_advise(f, ACTION_REDUCE_PHASE,
                        "Rank %d does more than the others between backward and the next batch "
                        "(logging, checkpoints, metrics): do it less often, or beside the "
                        "training.",
                        r->rank);
     else if (l->cause >= 0)
-        finding_advise(f,
+        finding_advise(f, ACTION_INSPECT_RANK,
                        "Look at the %s of rank %d: work that only this rank does, a slower or "
                        "throttled device, or a busy core.",
                        leat_phase_names[l->cause], r->rank);
     else if (eval_ms > CAUSE_SHARE * l->cost_ms)
-        finding_advise(f,
+        finding_advise(f, ACTION_EVALUATE_ON_ALL_RANKS,
                        "Rank %d alone evaluates, and the others wait in their next step: evaluate "
                        "on all ranks, each a part.",
                        r->rank);
     else
-        finding_advise(f,
+        finding_advise(f, ACTION_INSPECT_RANK,
                        "Compare rank %d with the others: its share of the data, its device, and "
                        "what only this rank does.",
                        r->rank);
-    finding_prove(f, "cost to the others", l->cost_ms, "ms", "steps WHERE id>>40 <> %d", r->rank);
-    finding_prove(f, "share of the victims' step", share, "ratio", "steps WHERE id>>40 <> %d",
-                  r->rank);
-    finding_prove(f, "late steps", (double)late, "steps", "steps WHERE id>>40 = %d", r->rank);
+    if (l->cause >= 0 && l->cause != PHASE_INPUT)
+        finding_argument(f, "phase=%s", leat_phase_names[l->cause]);
+    finding_prove(f, EVIDENCE_COST_TO_OTHERS, l->cost_ms, "steps WHERE id>>40 <> %d", r->rank);
+    finding_prove(f, EVIDENCE_SHARE_OF_OTHERS, share, "steps WHERE id>>40 <> %d", r->rank);
+    finding_prove(f, EVIDENCE_LATE_STEPS, (double)late, "steps WHERE id>>40 = %d", r->rank);
     if (l->cause >= 0)
-        finding_prove(f, leat_phase_names[l->cause], l->own_ms, "ms", "steps WHERE id>>40 = %d",
+        finding_prove_named(f, EVIDENCE_PHASE_TIME, leat_phase_names[l->cause], l->own_ms,
+                            "steps WHERE id>>40 = %d", r->rank);
+    if (l->cause >= 0)
+        finding_prove(f, EVIDENCE_MEDIAN_RANK_TIME, l->usual_ms, "steps WHERE id>>40 <> %d",
                       r->rank);
-    if (l->cause >= 0)
-        finding_prove(f, "the same in the median rank", l->usual_ms, "ms",
-                      "steps WHERE id>>40 <> %d", r->rank);
 }
 
 /* Without this rank's lateness the next latest one sets the pace. */

@@ -38,8 +38,9 @@ void rule_swapping(const struct facts *facts, struct findings *found)
                                                                               : SEVERITY_WARNING);
     finding_say(f, "Memory is being swapped: %.1f MiB/s in and %.1f MiB/s out over the run.",
                 in / MIB, out / MIB);
-    finding_advise(f, "Make the run fit into memory: fewer DataLoader workers, a smaller "
-                      "prefetch_factor, less data held, or fewer other processes.");
-    finding_prove(f, "swapped in", in, "bytes/s", "sys_samples");
-    finding_prove(f, "swapped out", out, "bytes/s", "sys_samples");
+    finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
+                   "Make the run fit into memory: fewer DataLoader workers, a smaller "
+                   "prefetch_factor, less data held, or fewer other processes.");
+    finding_prove(f, EVIDENCE_SWAPPED_IN, in, "sys_samples");
+    finding_prove(f, EVIDENCE_SWAPPED_OUT, out, "sys_samples");
 }

@@ -52,13 +52,12 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     f->stops_run = share >= SLOWING_SHARE;
     finding_say(f, "GPU %s lowered its clocks in %.0f %% of the samples; the reason is %s.", gpu,
                 100 * share, reason);
-    finding_advise(f, "%s",
-                   strstr(reason, "therm")
-                       ? "Check the cooling of this GPU: air flow, fans and dust."
-                       : "Check the power supply and the health of this GPU (nvidia-smi -q "
-                         "-d PERFORMANCE,POWER).");
-    finding_prove(f, "share of samples throttled", share, "ratio", "gpu_samples WHERE gpu = '%s'",
-                  gpu);
+    int thermal = strstr(reason, "therm") != NULL;
+    finding_advise(f, thermal ? ACTION_CHECK_COOLING : ACTION_CHECK_POWER, "%s",
+                   thermal ? "Check the cooling of this GPU: air flow, fans and dust."
+                           : "Check the power supply and the health of this GPU (nvidia-smi -q "
+                             "-d PERFORMANCE,POWER).");
+    finding_prove(f, EVIDENCE_THROTTLED_SHARE, share, "gpu_samples WHERE gpu = '%s'", gpu);
 }
 
 void rule_throttled(const struct facts *facts, struct findings *found)

@@ -77,8 +77,8 @@ static void prove_span(struct finding *f, const struct rank_facts *r, const stru
     }
     name[n] = 0;
     if (span->is_span)
-        finding_prove(f, span->name, span->ms, "ms", "span_totals WHERE rank = %d AND name = '%s'",
-                      r->rank, name);
+        finding_prove_named(f, EVIDENCE_SPAN_TIME, span->name, span->ms,
+                            "span_totals WHERE rank = %d AND name = '%s'", r->rank, name);
 }
 
 /* How much of the typical rank's sync share stragglers explain. */
@@ -99,21 +99,23 @@ static void name_other(struct finding *f, const struct facts *facts, const struc
     struct part span = largest_span(facts, r, 0);
     if (span.is_span && span.ms >= unnamed_ms && strcmp(span.name, "checkpoint") == 0) {
         finding_advise(
-            f, "Saving checkpoints (torch.save) is the largest part. Save less often, or in "
-               "a background thread from a copy of the state (torch.distributed."
-               "checkpoint.async_save).");
+            f, ACTION_SAVE_LESS_OFTEN,
+            "Saving checkpoints (torch.save) is the largest part. Save less often, or in "
+            "a background thread from a copy of the state (torch.distributed."
+            "checkpoint.async_save).");
     } else if (span.is_span && span.ms >= unnamed_ms) {
-        finding_advise(f,
+        finding_advise(f, ACTION_REDUCE_PHASE,
                        "The phase \"%s\" is the largest part: do it less often, or outside the "
                        "training loop.",
                        span.name);
+        finding_argument(f, "phase=%s", span.name);
     } else {
-        finding_advise(f,
+        finding_advise(f, ACTION_MARK_PHASES,
                        "It is lost outside of fetch, forward, backward and optimizer step: "
                        "between backward and optimizer, or after the optimizer (logging, "
                        "metrics, printing, .cpu()). Mark suspects with leat.phase(\"name\") to "
-                       "see which.%s",
-                       no_loader_note(facts));
+                       "see which.");
+        note_missing_loader(f, facts);
     }
     prove_span(f, r, &span);
 }
@@ -122,14 +124,16 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
                       double sync_ms)
 {
     struct part span = largest_span(facts, r, 1);
-    if (span.ms >= 0.5 * sync_ms)
-        finding_advise(f,
+    if (span.ms >= 0.5 * sync_ms) {
+        finding_advise(f, ACTION_REDUCE_PHASE,
                        "Most of it is spent in %s: call it less often, or let it overlap with the "
                        "backward (DistributedDataParallel does).",
                        span.name);
-    else
-        finding_advise(f, "It is spent waiting for the device or for other ranks: avoid .item(), "
-                          ".cpu() and synchronize() in every step.");
+        finding_argument(f, "phase=%s", span.name);
+    } else
+        finding_advise(f, ACTION_AVOID_SYNC,
+                       "It is spent waiting for the device or for other ranks: avoid .item(), "
+                       ".cpu() and synchronize() in every step.");
     prove_span(f, r, &span);
 }
 
@@ -156,13 +160,13 @@ static int tell_lines(struct finding *f, const struct facts *facts, const struct
                 "the GPU then stands idle, for %.0f %% of the step time: %.2f ms of %.2f ms.",
                 waits.at, often, 100 * f->share, idle_ms, wall_ms);
     finding_advise(
-        f,
+        f, ACTION_AVOID_SYNC,
         "At %s do without .item(), .cpu(), print(), synchronize() and barrier(): keep the "
         "value on the GPU (.detach()) and read it every 50 steps or so%s%s%s.",
         waits.at, copies.count ? "; copies that are waited for do the same harm, at " : "",
         copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
-    finding_prove(f, "waits per step", waits.n, "count", "cuda_lines WHERE pid = %lld",
-                  (long long)r->pid);
+    finding_argument(f, "at=%s", waits.at);
+    finding_prove(f, EVIDENCE_WAITS, waits.n, "cuda_lines WHERE pid = %lld", (long long)r->pid);
     device_lines_place(f, &waits, r, "the waits for the GPU");
     f->predicted_gain = gain_of(wall_ms, new_ms);
     return 1;
@@ -190,9 +194,9 @@ void rule_wait(const struct facts *facts, struct findings *found)
     struct part span = largest_span(facts, r, in_sync);
     double unnamed_ms = unnamed_other(facts, r, other_ms);
     int is_named = span.is_span && span.ms >= (in_sync ? 0.5 * sync_ms : unnamed_ms);
-    finding_prove(f, "sync + other share", share, "ratio", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "sync per step", sync_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
-    finding_prove(f, "other per step", other_ms, "ms", "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_WAIT_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_SYNC_TIME, sync_ms, "steps WHERE id>>40 = %d", r->rank);
+    finding_prove(f, EVIDENCE_OTHER_TIME, other_ms, "steps WHERE id>>40 = %d", r->rank);
     prove_exposed(f, facts, r, DEVICE_WAITS);
     if (tell_lines(f, facts, r, wall_ms))
         return;

@@ -1,9 +1,8 @@
 -- Pinned batches, but .to("cuda") without non_blocking=True; the copies hold up the stream.
 -- expect: H2D-BOUND critical
--- says: train.py:41 waits for each copy (non_blocking=True is missing)
--- says: stream of its own: leat.DataLoader(..., device="cuda")
 -- at: train.py:41
 -- gains: 67 %
+-- action: copy_on_stream
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 13, 0.8, 0.8, 0.2, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

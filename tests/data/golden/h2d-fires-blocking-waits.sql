@@ -1,9 +1,8 @@
 -- Small pinned batches, each copy waited for: the copy itself is nothing, what follows it is not.
 -- expect: H2D-BOUND warning
--- says: Python stops at train.py:41 until the copy is done
--- says: .to(device, non_blocking=True) there
 -- at: train.py:41
 -- gains: 14 %
+-- action: copy_async
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 7, 3, 3, 1.8, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

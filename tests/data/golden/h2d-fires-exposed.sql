@@ -1,6 +1,7 @@
 -- Copies on the stream that computes hold it up for 15 % of its time.
 -- expect: H2D-BOUND warning
--- says: 2.25 ms of 15.00 ms
+-- action: pin_and_overlap
+-- evidence: h2d_time 2.25
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 5, 4, 5, 0.8, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -1,7 +1,7 @@
 -- Pinned and non_blocking; once, on the same line, a library copies a few pageable bytes, and now and then
 -- it waits for an event.
 -- expect: H2D-BOUND critical
--- says: The batches are pinned.
+-- action: copy_on_stream
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 0.1, 4, 10, 0.7, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

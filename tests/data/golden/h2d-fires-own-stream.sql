@@ -1,8 +1,8 @@
 -- Pinned and non_blocking: the host is blocked for nothing, and yet the stream that computes is in copies
 -- for a third of the time. The one line that waits copies next to nothing.
 -- expect: H2D-BOUND critical
--- says: stream of its own
 -- at: train.py:12
+-- action: copy_on_stream
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 0.1, 4, 10, 0.7, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

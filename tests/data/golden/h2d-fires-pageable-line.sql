@@ -1,10 +1,10 @@
 -- x.to("cuda") of pageable memory: the stream that computes is in copies for 6 of 15 ms.
 -- expect: H2D-BOUND critical
--- says: train.py:41 copies pageable memory: use DataLoader(..., pin_memory=True)
--- says: 6.00 ms of 15.00 ms a step. train.py:41
--- or: device="cuda"
 -- at: train.py:41
 -- gains: 36 %
+-- action: pin_and_overlap
+-- or: use_leat_loader
+-- evidence: h2d_time 6.00
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 13, 0.8, 0.8, 0.2, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

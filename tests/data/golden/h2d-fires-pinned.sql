@@ -1,6 +1,6 @@
 -- Pinned already: the advice is another one.
 -- expect: H2D-BOUND warning
--- says: non_blocking=True
+-- action: copy_async
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 1.5, 4, 5, 0.3, 0.1);
 UPDATE loaders SET pin_memory = 1;

@@ -1,10 +1,11 @@
 -- 200 small copies a step, each waited for: what the GPU then stands idle is because of copies, but
 -- for the one wait in 201 that is a loss.item().
 -- expect: H2D-BOUND critical
--- says: train.py:41 makes 200 copies a step of 88 bytes each
--- says: 5.97 ms of 15.00 ms
 -- at: train.py:41
 -- gains: 66 %
+-- action: merge_copies
+-- evidence: copies 200
+-- evidence: h2d_time 5.97
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 7, 3, 3, 1.7, 0.1, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

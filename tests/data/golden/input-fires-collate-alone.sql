@@ -1,8 +1,8 @@
 -- No workers, and a collate_fn that takes nearly all of the making: workers would only multiply
 -- it.
 -- expect: INPUT-BOUND critical SLOW_COLLATE
--- says: train.py:40
 -- at: train.py:40
+-- action: speed_up_collate
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 36, 6, 5, 0.9, 0.1);
 INSERT INTO part(worker, part, n, ms, bytes) VALUES

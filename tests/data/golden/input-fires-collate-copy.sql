@@ -1,6 +1,6 @@
 -- Near miss: torch's own collate copies large samples, which workers overlap.
 -- expect: INPUT-BOUND critical NO_OVERLAP
--- says: num_workers=
+-- action: set_loader num_workers=3,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 36, 6, 5, 0.9, 0.1);
 INSERT INTO part(worker, part, n, ms, bytes) VALUES

@@ -1,6 +1,6 @@
 -- Near miss: collate takes less than the samples, and there is room for workers.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
+-- action: set_loader num_workers=3,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 8, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

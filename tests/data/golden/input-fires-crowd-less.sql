@@ -1,7 +1,7 @@
 -- Near miss: five workers on four cores are 1.5 a core; the sample is what is slow.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
--- says: no room for more workers
+-- action: speed_up_sample
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 5, prefetch_factor = 2;

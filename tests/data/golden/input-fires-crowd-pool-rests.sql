@@ -1,7 +1,7 @@
 -- Near miss: as input-fires-crowd-pool, but the threads rest: the workers hardly queue for a core.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
--- says: no room for more workers
+-- action: speed_up_sample
 UPDATE meta SET value = '2' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);

@@ -2,8 +2,8 @@
 -- queueing, for 40 % of its time.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
--- says: up to 11 threads each
--- says: cv2.setNumThreads(0)
+-- action: limit_threads
+-- evidence: worker_threads 11
 UPDATE meta SET value = '2' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);

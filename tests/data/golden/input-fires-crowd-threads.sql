@@ -1,7 +1,7 @@
 -- Two workers compute in many threads each, on two cores: they queue behind themselves.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
--- says: one thread
+-- action: limit_threads
 UPDATE meta SET value = '2' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);

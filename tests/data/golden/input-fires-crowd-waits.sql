@@ -2,7 +2,7 @@
 -- busy all the time, and unpacking is slow, but the crowd is why.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
--- says: 8 workers share 2 cores
+-- action: set_loader num_workers=1
 UPDATE meta SET value = '2' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 53, 12, 8, 0.9, 0.1);

@@ -1,8 +1,7 @@
 -- Eight workers queue for four cores: as much time ready without a core as running on one.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
--- says: 8 workers share 4 cores
--- says: num_workers=
+-- action: set_loader num_workers=4
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 8, prefetch_factor = 2;

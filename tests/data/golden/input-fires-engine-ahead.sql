@@ -1,8 +1,9 @@
 -- Threads that rest for a third of the time, and a training that waits now and then: batches take
 -- unequally long, and the budget lets no more of them be made ahead.
 -- expect: INPUT-BOUND critical TOO_FEW_AHEAD
--- says: memory_budget=
--- says: idle 33 % of the time
+-- action: raise_budget
+-- evidence: threads_busy 0.67
+-- evidence: requests_not_ready 0.60
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000;

@@ -1,6 +1,7 @@
 -- The engine has the batches ready, but each is pinned by the training thread.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
--- says: try pin_memory=False
+-- action: set_loader pin_memory=False
+-- evidence: wait_outside_engine 0.95
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000, pin_memory = 1;

@@ -1,8 +1,7 @@
 -- A full shuffle over a chunked file, with every core at work.
 -- expect: INPUT-BOUND critical SLOW_READ
 -- expect: HIGH CPU info
--- says: order="window"
--- says: chunk
+-- action: read_neighbours order=window
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000;

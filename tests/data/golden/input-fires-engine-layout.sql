@@ -1,9 +1,10 @@
 -- Padding takes longer than reading, and no core is free.
 -- expect: INPUT-BOUND critical SLOW_LAYOUT
 -- expect: HIGH CPU info
--- says: padding and joining takes 71 % of its threads' time
--- says: bucket
 -- predicts: padding at no cost
+-- action: pad_less
+-- evidence: engine_layout_time 76.0
+-- evidence: engine_read_time 30.0
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000;

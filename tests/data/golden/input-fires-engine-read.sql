@@ -2,9 +2,10 @@
 -- core is free.
 -- expect: INPUT-BOUND critical SLOW_READ
 -- expect: HIGH CPU info
--- says: leat''s loader: reading takes 98 % of its threads' time; 1 thread at work on 2 cores.
--- says: order="quasi"
 -- at: train.py:12
+-- action: read_neighbours order=quasi
+-- evidence: threads_busy 0.98
+-- evidence: engine_threads 1
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE meta SET value = '2' WHERE key = 'cpus';

@@ -1,8 +1,8 @@
 -- A sampler of the user's draws indices in Python: the engine waits for them.
 -- expect: INPUT-BOUND critical SLOW_SAMPLER
--- says: 95 % of the wait is spent drawing indices in Python
--- says: shuffle=True
 -- predicts: indices at no cost
+-- action: shuffle_in_leat shuffle=True
+-- evidence: wait_outside_engine 0.95
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000;

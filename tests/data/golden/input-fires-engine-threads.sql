@@ -1,8 +1,8 @@
 -- The same on four cores, of which two are free: another thread, or two.
 -- expect: INPUT-BOUND critical TOO_FEW_THREADS
--- says: 1 thread at work on 4 cores
--- says: leat.DataLoader(..., threads=3)
 -- predicts: threads=3
+-- action: set_loader threads=3
+-- evidence: engine_threads 1
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = NULL, wait_ns = 1800000000;

@@ -1,7 +1,7 @@
 -- Two workers, busy all the time, waiting for storage: 60 ms a batch before 12 ms of work.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=5
 -- predicts: num_workers=5,persistent_workers=True
+-- action: set_loader num_workers=5,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

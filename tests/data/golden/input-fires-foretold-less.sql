@@ -1,7 +1,9 @@
 -- The same on cores that other programs keep busy: what they will leave to workers is not known.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- expect: HIGH CPU info
--- says: The gain cannot be foretold
+-- action: set_loader num_workers=4,persistent_workers=True
+-- gains: none
+-- evidence: foreign_cores 3.00
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, sync, other)
     VALUES (0, 200, 80, NULL, 15, 4, 1, NULL, 0);
 INSERT INTO part(worker, part, n, ms) VALUES (-1, 'sample', 6400, 2.4), (-1, 'fetch', 200, 78),

@@ -1,7 +1,7 @@
 -- Near miss: the training computes too, but there is a core for it and for each of the workers.
 -- expect: INPUT-BOUND critical NO_OVERLAP
--- says: num_workers=4
 -- predicts: num_workers=4,persistent_workers=True
+-- action: set_loader num_workers=4,persistent_workers=True
 UPDATE meta SET value = '8' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, sync, other)
     VALUES (0, 200, 80, NULL, 15, 4, 1, NULL, 0);

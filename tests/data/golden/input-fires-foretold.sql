@@ -1,8 +1,8 @@
 -- Making batches computes, and nobody else does, the rest of a step waits: the gain follows from the
 -- cores.
 -- expect: INPUT-BOUND critical NO_OVERLAP
--- says: num_workers=4
 -- predicts: num_workers=4,persistent_workers=True
+-- action: set_loader num_workers=4,persistent_workers=True
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, sync, other)
     VALUES (0, 200, 80, NULL, 15, 4, 1, NULL, 0);
 INSERT INTO part(worker, part, n, ms) VALUES (-1, 'sample', 6400, 2.4), (-1, 'fetch', 200, 78),

@@ -1,6 +1,6 @@
 -- Near miss: unpacking few bytes takes long because the one worker, always busy, answers late.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
+-- action: set_loader num_workers=2,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 1, prefetch_factor = 2;

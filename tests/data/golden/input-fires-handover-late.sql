@@ -1,7 +1,7 @@
 -- Near miss: as input-fires-collate-late, but the workers rest half of the time: the hand-over of
 -- few bytes is slow by itself.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
--- says: fewer tensors
+-- action: use_fewer_tensors
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 20.5, 15, 7, 0.4, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

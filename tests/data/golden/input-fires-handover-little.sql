@@ -1,6 +1,6 @@
 -- Near miss: unpacking takes 2 ms, and the wait is for the workers.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
+-- action: set_loader num_workers=2,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 1, prefetch_factor = 2;

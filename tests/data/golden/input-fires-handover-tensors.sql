@@ -1,7 +1,7 @@
 -- As input-fires-handover, with few bytes: it is the connections to the worker that take long.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
--- says: unpacking 11.00
--- says: fewer tensors
+-- action: use_fewer_tensors
+-- evidence: unpickle_time 11.00
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

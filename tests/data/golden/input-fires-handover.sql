@@ -1,9 +1,9 @@
 -- Batches are ready, but the training takes 11 ms to unpack each: the workers are idle half of
 -- the time.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
--- says: unpacking 11.00
--- says: no Python lists
 -- predicts: batches of a few tensors
+-- action: shrink_batches
+-- evidence: unpickle_time 11.00
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,8 +1,8 @@
 -- Near miss: the class is named as one of leat's, but it is the script's own.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
--- says: batch_size=None
--- says: 6.0 us
 -- predicts: batch_size=None,num_workers=0
+-- action: index_batches batch_size=None
+-- evidence: sample_time 0.0060
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, samples = 25600;

@@ -1,9 +1,9 @@
 -- Near miss: the storage is slow, and would be as slow for leat's own loader.
 -- expect: INPUT-BOUND critical SLOW_STORAGE
--- says: blocked in reads
--- says: 40.0 MB/s
--- says: num_workers=4
 -- predicts: reads at no cost
+-- action: move_data num_workers=4
+-- evidence: read_share 0.80
+-- evidence: storage_rate 40.0
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,7 +1,7 @@
 -- Near miss: the loader is leat's already, and runs through torch for a reason of its own.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
--- says: batch_size=None
 -- predicts: batch_size=None,num_workers=0
+-- action: index_batches batch_size=None
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, samples = 25600;

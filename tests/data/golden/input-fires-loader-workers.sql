@@ -1,8 +1,8 @@
 -- Too few workers for a dataset that leat's own loader could read without any.
--- or: the batches of a leat.data.Lmdb; what that gives was not measured.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=5
 -- predicts: num_workers=5,persistent_workers=True
+-- action: set_loader num_workers=5,persistent_workers=True
+-- or: use_leat_loader
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,6 +1,7 @@
 -- Eight workers on four cores, all of them full.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
+-- action: set_loader num_workers=3
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 8;

@@ -1,8 +1,9 @@
 -- Near miss: the size is only the most that a sampler gives, by what the training received.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
--- says: 200 samples of 6.0 us
--- says: BatchSampler(RandomSampler(ds), 200, True)
 -- predicts: batch_size=None,num_workers=0
+-- action: index_batches batch_size=None
+-- evidence: sample_time 0.0060
+-- evidence: samples_per_batch 200
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, iterations = 4, samples = 20000;

@@ -1,6 +1,6 @@
 -- Near miss: quick samples, but they come from files.
 -- expect: INPUT-BOUND critical NO_OVERLAP
--- says: num_workers=
+-- action: set_loader num_workers=2,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, samples = 25600;

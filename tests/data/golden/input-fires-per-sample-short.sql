@@ -1,9 +1,10 @@
 -- The same with a short batch at the end of each of four epochs: the advice is the size that the
 -- loader was made with, not the mean of 252.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
--- says: 256 samples of 6.0 us
--- says: BatchSampler(RandomSampler(ds), 256, True)
 -- predicts: batch_size=None,num_workers=0
+-- action: index_batches batch_size=None
+-- evidence: sample_time 0.0060
+-- evidence: samples_per_batch 256
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, iterations = 4, samples = 25200;

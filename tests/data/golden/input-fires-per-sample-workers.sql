@@ -1,6 +1,6 @@
 -- The same with workers, which only add the hand-over.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
--- says: batch_size=None
+-- action: index_batches batch_size=None
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 2.2, 1, 1, 0.9, 0.1);
 UPDATE loaders SET batch_size = 256, samples = 25600;

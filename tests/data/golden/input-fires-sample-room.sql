@@ -1,7 +1,7 @@
 -- Near miss: the same with half of the cores idle.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
 -- at: train.py:33
+-- action: set_loader num_workers=3,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,11 +1,10 @@
 -- Four workers decode on four cores, all of them full: no room, so the line it is.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
--- says: train.py:33
--- says: decode 80 %
--- says: no room for more workers
 -- at: train.py:33
 -- predicts: train.py:33 at no cost
+-- action: decode_less
+-- evidence: sample_decode_share 0.80
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 4, prefetch_factor = 2;

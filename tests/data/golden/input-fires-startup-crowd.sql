@@ -2,7 +2,9 @@
 -- expect: INPUT-BOUND critical WORKER_STARTUP
 -- expect: INTERMITTENT STALL warning
 -- expect: HIGH CPU info
--- says: The gain cannot be foretold: other programs keep 3.0 of 4 cores busy.
+-- action: keep_workers num_workers=2,persistent_workers=True
+-- gains: none
+-- evidence: foreign_cores 3.00
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.2, 6, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, input, flags) VALUES (0, 0, 10, 200, 1);

@@ -1,6 +1,6 @@
 -- Near miss: the first batches of epochs are 45 % of the waiting; the workers are busy.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
+-- action: set_loader num_workers=3,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 10, 6, 5, 0.9, 0.1);
 INSERT INTO bump(rank, first, every, input, flags) VALUES (0, 0, 10, 80, 1);

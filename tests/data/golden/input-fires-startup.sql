@@ -1,8 +1,8 @@
 -- Ten epochs of 10 steps; the workers of each need 200 ms for the first batch.
 -- expect: INPUT-BOUND critical WORKER_STARTUP
 -- expect: INTERMITTENT STALL warning
--- says: persistent_workers=True
 -- predicts: persistent_workers=True
+-- action: keep_workers num_workers=2,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.2, 6, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, input, flags) VALUES (0, 0, 10, 200, 1);

@@ -1,6 +1,6 @@
 -- Near miss: reads are 30 % of it, the rest sleeps, and there is room for workers.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=5
+-- action: set_loader num_workers=5,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

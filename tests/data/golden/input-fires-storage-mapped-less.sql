@@ -1,6 +1,7 @@
 -- The same faults, but the workers sleep for the time that they do not compute: it is not the pages.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
 -- never: SLOW_STORAGE
+-- action: set_loader num_workers=5,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,9 +1,12 @@
 -- Two workers read a mapped file that is not in memory: no read, but major faults, and neither
 -- running nor queueing for most of the time.
 -- expect: INPUT-BOUND critical SLOW_STORAGE
--- says: pages of mapped files (40.0 MB/s, 4000 major faults/s)
 -- at: train.py:21
 -- predicts: reads at no cost
+-- action: move_data num_workers=4
+-- evidence: fault_share 0.70
+-- evidence: storage_rate 40.0
+-- evidence: major_faults 4000
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -2,6 +2,7 @@
 -- which is no part of making a batch: 60 % of the rest.
 -- expect: INPUT-BOUND critical SLOW_STORAGE
 -- expect: HIGH CPU info
+-- action: move_data num_workers=4
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,6 +1,7 @@
 -- Workers that are neither busy nor uneven: no cause, but what is known is told.
 -- expect: INPUT-BOUND critical
--- says: busy 50 %
+-- action: inspect_loader
+-- evidence: workers_busy 0.50
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2;

@@ -1,6 +1,6 @@
 -- Near miss: the slowest worker takes 1.9 times as long as the usual one.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
--- says: num_workers=
+-- action: set_loader num_workers=4,persistent_workers=True
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 15, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 3, prefetch_factor = 2;

@@ -1,7 +1,8 @@
 -- Worker 2 is slow, as the parts tell, which sum over short epochs; each process made too few
 -- batches.
 -- expect: INPUT-BOUND critical UNEVEN_WORKERS
--- says: Worker 2 takes 80.0 ms
+-- action: balance_workers worker=2
+-- evidence: slowest_worker 80.0
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 15, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 3, prefetch_factor = 2;

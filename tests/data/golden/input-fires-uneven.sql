@@ -1,7 +1,8 @@
 -- Worker 1 takes four times as long for a batch as the others, which wait for their turn.
 -- expect: INPUT-BOUND critical UNEVEN_WORKERS
--- says: Worker 1
 -- predicts: worker 1 as fast as the others
+-- action: balance_workers worker=1
+-- evidence: slowest_worker 80.0
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 99, 15, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 3;

@@ -1,6 +1,7 @@
 -- The host waits 5 of 15 ms for batches, but the GPU has work queued: the wait is hidden.
 -- expect: COMPUTE-BOUND info
--- says: hidden behind it
+-- action: speed_up_phase phase=backward
+-- evidence: gpu_busy 0.99
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 5, 4, 5, 0.8, 0.2);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -1,3 +1,4 @@
 -- torch is there, but no step was made.
 -- expect: INSUFFICIENT DATA info
--- says: no step was seen
+-- action: mark_steps
+-- evidence: steps 0

@@ -1,4 +1,5 @@
 -- Nobody spoke: without torch, nobody has anything to say.
 -- expect: INSUFFICIENT DATA info
--- says: imported torch
+-- action: run_training
+-- evidence: reporting_processes 0
 UPDATE processes SET recorded = 0, torch = NULL;

@@ -1,4 +1,5 @@
 -- A script without torch.
 -- expect: INSUFFICIENT DATA info
--- says: does not use torch
+-- action: run_training
+-- evidence: torch_processes 0
 UPDATE processes SET torch = NULL;

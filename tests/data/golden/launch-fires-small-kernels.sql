@@ -1,8 +1,8 @@
 -- Kernels that are too small for their launches: no pause is long, the samples find the GPU idle.
 -- gains: up to 150 %
 -- expect: LAUNCH-BOUND critical
--- says: between launches that follow each other closely
--- says: 7.20 ms a step
+-- action: launch_fewer_kernels
+-- evidence: gpu_idle_in_compute 0.60
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 6, 5, 0.8, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -1,7 +1,7 @@
 -- A wait in every step, but without it too the host would be at work for 14 ms, and the GPU for 4: the
 -- kernels are too small.
 -- expect: LAUNCH-BOUND critical
--- says: launches that follow each other closely
+-- action: launch_fewer_kernels
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 6, 7, 0.8, 1, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -1,9 +1,10 @@
 -- float(loss) five times a step: launches are late because the host has just waited. Without the waits
 -- it would be at work for 9 ms and the GPU for 12, so nobody would wait for a launch.
 -- expect: WAIT-HEAVY critical
--- says: train.py:50 waits for the GPU 5 times a step
--- says: 3.00 ms of 15.00 ms
 -- at: train.py:50
+-- action: avoid_sync at=train.py:50
+-- evidence: waits 5
+-- evidence: wait_share 0.20
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 4, 4, 0.8, 6, 0.1);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

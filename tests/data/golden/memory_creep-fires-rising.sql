@@ -1,6 +1,7 @@
 -- It grows, but by less than 64 MiB: a remark.
 -- expect: COMPUTE-BOUND info
 -- expect: MEMORY RISING info
+-- action: speed_up_phase phase=backward
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 1000, 0.3, 4, 5, 0.6, 0.1);
 INSERT INTO machine(ms, cpu, run_cpu, available_gib) VALUES (500, 0.5, 0.5, 12);

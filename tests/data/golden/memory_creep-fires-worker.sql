@@ -1,7 +1,7 @@
 -- A DataLoader worker grows: copy-on-write of Python objects.
 -- expect: MEMORY CREEP warning
 -- expect: COMPUTE-BOUND info
--- says: copy-on-write
+-- action: store_in_arrays
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 1000, 0.3, 4, 5, 0.6, 0.1);
 INSERT INTO machine(ms, cpu, run_cpu, available_gib, total_gib) VALUES (500, 0.5, 0.5, 200, 256);

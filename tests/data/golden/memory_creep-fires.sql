@@ -1,6 +1,7 @@
 -- Host memory grows by 20 MiB/s: 200 MiB in the run, and it is not near its end.
 -- expect: MEMORY CREEP warning
 -- expect: COMPUTE-BOUND info
+-- action: drop_references
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 1000, 0.3, 4, 5, 0.6, 0.1);
 INSERT INTO machine(ms, cpu, run_cpu, available_gib, total_gib) VALUES (500, 0.5, 0.5, 200, 256);

@@ -1,6 +1,7 @@
 -- Rank 0 allocates 60 GiB, rank 1 40 GiB.
 -- expect: IMBALANCE warning rank=0
 -- expect: COMPUTE-BOUND info
+-- action: inspect_rank
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

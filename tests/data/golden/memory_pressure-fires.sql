@@ -2,6 +2,7 @@
 -- expect: HIGH PRESSURE warning
 -- expect: COMPUTE-BOUND info
 -- expect: HIGH GPU MEM info
+-- action: use_less_device_memory
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 1000, 0.3, 4, 5, 0.6, 0.1);
 INSERT INTO gpu(ms, utilization, used_gib) VALUES (500, 0.9, 78);

@@ -1,7 +1,8 @@
 -- The kernel killed one of two ranks; torchrun only says that the run failed.
 -- expect: OOM KILL critical
 -- expect: COMPUTE-BOUND info
--- says: The kernel killed a process of the run
+-- action: use_less_host_memory
+-- evidence: killed_processes 1
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

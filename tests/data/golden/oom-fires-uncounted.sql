@@ -2,6 +2,7 @@
 -- expect: OOM KILL critical
 -- expect: HIGH RAM critical
 -- expect: COMPUTE-BOUND info
+-- action: use_less_host_memory
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 200, 0.3, 4, 5, 0.6, 0.1);
 DELETE FROM meta WHERE key = 'oom_kills';

@@ -1,6 +1,7 @@
 -- A worker died of a bus error.
 -- expect: SHM FULL critical
 -- expect: COMPUTE-BOUND info
+-- action: raise_shm
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 200, 0.3, 4, 5, 0.6, 0.1);
 INSERT OR REPLACE INTO meta VALUES ('ended', 'failed'), ('exit_status', '1');

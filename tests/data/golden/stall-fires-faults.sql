@@ -1,6 +1,7 @@
 -- Slow steps come with major page faults: the page cache missed.
 -- expect: INTERMITTENT STALL warning
--- says: page faults
+-- action: cache_data
+-- evidence: stalls_at_page_faults 1
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, forward) VALUES (0, 60, 130, 500);

@@ -1,5 +1,6 @@
 -- A tenth of the lost time was spent without a CPU: the stall is still the script's.
 -- expect: INTERMITTENT STALL warning
+-- action: inspect_step step=60
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, forward) VALUES (0, 60, 130, 500);

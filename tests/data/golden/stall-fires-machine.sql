@@ -2,6 +2,7 @@
 -- never the verdict.
 -- expect: COMPUTE-BOUND info
 -- expect: INTERMITTENT STALL info
+-- action: speed_up_phase phase=forward
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, forward) VALUES (0, 60, 130, 500);

@@ -1,8 +1,8 @@
 -- Every 100 steps worker processes start, in the middle of an epoch, and a batch takes 700 ms.
 -- expect: INTERMITTENT STALL warning
 -- never: INPUT-BOUND
--- says: they coincide with the start of worker processes
--- says: persistent_workers=True
+-- action: keep_workers
+-- evidence: stalls_at_worker_start 1
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 6, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, input) VALUES (0, 100, 100, 700);

@@ -2,8 +2,9 @@
 -- gains: up to 82 %
 -- expect: WAIT-HEAVY critical
 -- expect: INTERMITTENT STALL warning
--- also: they coincide with a checkpoint
--- also: Save checkpoints less often
+-- action: save_less_often
+-- also: save_less_often
+-- evidence: stalls_at_checkpoint
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.2, 4, 5, 0.7, 0.1);
 INSERT INTO bump(rank, first, every, other, flags) VALUES (0, 49, 50, 400, 4);

@@ -1,6 +1,6 @@
 -- Rank 2 of 4 is slow in the forward.
 -- expect: COMPUTE STRAGGLER critical rank=2 node=n0
--- says: r2 forward was slower
+-- action: inspect_rank phase=forward
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500), (102, 1, 'main', 2, 2, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500), (103, 1, 'main', 3, 3, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 4, signals = 'fetch,backward,optimizer,sync';

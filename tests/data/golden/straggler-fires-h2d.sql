@@ -1,6 +1,6 @@
 -- Rank 1 copies slowly.
 -- expect: H2D STRAGGLER critical rank=1
--- says: r1 h2d was slower
+-- action: pin_and_overlap phase=h2d
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

@@ -1,6 +1,6 @@
 -- Rank 1 is late by two phases, neither of which explains it alone.
 -- expect: STRAGGLER critical rank=1
--- says: no single phase explains it
+-- action: inspect_rank
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

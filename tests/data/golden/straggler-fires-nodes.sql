@@ -1,7 +1,6 @@
 -- Two of four ranks run here, so the others are on other nodes: the late one is named with its node.
 -- expect: COMPUTE STRAGGLER critical rank=3 node=n0
--- says: r3 forward was slower than median global rank
--- says: it runs on node n0
+-- action: inspect_rank phase=forward
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 3, 1, 4, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 4, signals = 'fetch,backward,optimizer,sync';

@@ -1,6 +1,6 @@
 -- Rank 1 is slow in the optimizer; the others wait in the next backward.
 -- expect: COMPUTE STRAGGLER warning rank=1
--- says: r1 optimizer was slower
+-- action: inspect_rank phase=optimizer
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

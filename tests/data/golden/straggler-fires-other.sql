@@ -1,6 +1,6 @@
 -- Rank 0 writes logs that the others wait for: no phase with a label of its own.
 -- expect: STRAGGLER critical rank=0
--- says: r0 other was slower
+-- action: reduce_phase phase=other
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

@@ -2,7 +2,9 @@
 -- gains: up to 991 %
 -- expect: INPUT STRAGGLER critical NO_OVERLAP rank=0 node=n0
 -- never: INPUT-BOUND
--- says: r0 input was slower than median global rank (254.5/3.8ms)
+-- action: set_loader num_workers=3,persistent_workers=True
+-- evidence: phase_time 254.5
+-- evidence: median_rank_time 3.8
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

@@ -1,6 +1,7 @@
 -- The host waits for other ranks for 4 of 15 ms, and the GPU stands idle for 3 of them.
 -- expect: WAIT-HEAVY critical
--- says: 3.00 ms of 15.00 ms
+-- action: avoid_sync
+-- evidence: wait_share 0.20
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 4, 5, 1.9, 4, 0);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

@@ -1,7 +1,7 @@
 -- A line waits in every step, but the host itself is at work for 14 of 15 ms: without the wait hardly
 -- anything would be gained, so the line is not named.
 -- expect: WAIT-HEAVY critical
--- says: outside of every known phase
+-- action: mark_phases
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, sync, other) VALUES
     (0, 100, 0.1, 1, 1, 0.4, 0.5, 12);
 INSERT INTO gpu_clock(pid, rank, phase, n, device_ns, idle_ns, hidden_ns) VALUES

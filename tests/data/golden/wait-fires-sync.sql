@@ -1,6 +1,7 @@
 -- Collectives that every rank waits for equally.
 -- expect: WAIT-HEAVY critical
--- says: all_reduce
+-- action: reduce_phase phase=all_reduce
+-- evidence: span_time 4.90
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

@@ -1,6 +1,7 @@
 -- Two named phases and little else: the larger is named, though it is less than half.
 -- expect: WAIT-HEAVY critical
--- says: the largest part metrics (2.20 ms)
+-- action: reduce_phase phase=metrics
+-- evidence: span_time 2.20
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.2, 5, 4, 0.7, 5);
 INSERT INTO span_totals VALUES (0, 'metrics', 100, 220000000, 3000000, 220000000),

@@ -1,6 +1,6 @@
 -- Nothing names it: the advice says between which phases it is lost.
 -- gains: up to 51 %
 -- expect: WAIT-HEAVY critical
--- says: leat.phase
+-- action: mark_phases
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.2, 5, 4, 0.7, 5);

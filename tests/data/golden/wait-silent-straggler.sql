@@ -1,7 +1,9 @@
 -- Rank 0 waits in its all-reduce, but for rank 1: the straggler is the verdict, and the only one.
 -- expect: COMPUTE STRAGGLER critical rank=1
 -- never: WAIT-HEAVY
--- says: r1 backward was slower than median global rank (50.0/10.0ms)
+-- action: inspect_rank phase=backward
+-- evidence: phase_time 50.0
+-- evidence: median_rank_time 10.0
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);
 UPDATE processes SET world_size = 2, signals = 'fetch,backward,optimizer,sync';

@@ -3,14 +3,16 @@
  * say what must be found:
  *
  *     -- expect: LABEL severity [CAUSE] [rank=N] [node=NAME]
- *                                                  the findings, in their order, and no others
- *     -- never: LABEL                              not among the findings
- *     -- says: TEXT                                in the summary or the action of the verdict
- *     -- also: TEXT                                in those of any finding
- *     -- or: TEXT                                  in its alternative; without this it has none
- *     -- at: FILE:LINE                             the first place of the verdict
- *     -- predicts: SETTING                         the change that the verdict's gain is for
- *     -- gains: [up to ]N %                         that gain
+ *                                      the findings, in their order, and no others
+ *     -- never: LABEL                  not among the findings
+ *     -- action: CODE [NAME=VALUE,...] what the verdict advises (diagnose/codes.h)
+ *     -- also: CODE [NAME=VALUE,...]   what some finding advises
+ *     -- or: CODE                      the verdict's alternative; without this line it has none
+ *     -- evidence: CODE [VALUE]        of some finding; compared to as many decimals as are written
+ *     -- text: TEXT                    a number or a name in the texts that is no evidence
+ *     -- at: FILE:LINE                 the first place of the verdict
+ *     -- predicts: SETTING             the change that the verdict's gain is for
+ *     -- gains: [up to ]N % | none     that gain
  */
 #ifndef LEAT_TESTS_GOLDEN_TESTING_H
 #define LEAT_TESTS_GOLDEN_TESTING_H

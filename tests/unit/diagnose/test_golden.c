@@ -6,6 +6,7 @@
 #include "diagnose/rule.h"
 
 #include <dirent.h>
+#include <math.h>
 
 static char db_path[64];
 
@@ -114,50 +115,92 @@ static void check_place(const char *text, const struct finding *f, const char *n
 static void check_gain(const char *text, const struct finding *f, const char *name)
 {
     struct str gain = {0};
-    if (f->predicted_gain > 0)
+    if (!(f->predicted_gain > 0))
+        str_add(&gain, "none");
+    else
         str_addf(&gain, "%s%.0f %%", f->at_most ? "up to " : "", 100 * f->predicted_gain);
     check_value(text, "gains", str_text(&gain), name);
     str_done(&gain);
 }
 
-static int has_words(const struct finding *f, const char *words)
+/* The action as the scripts write it: "set_loader num_workers=4". */
+static void action_words(const struct finding *f, struct str *out)
 {
-    return strstr(f->summary, words) || strstr(f->action, words);
+    str_add(out, action_text(f->action_code));
+    if (f->action_arguments)
+        str_addf(out, " %s", f->action_arguments);
 }
 
-/* Each `-- KEY: text` is said by one of the first `most` findings. */
-static void check_said(const char *text, const char *key, const struct findings *found, size_t most,
-                       const char *name)
+static void check_action(const char *text, const struct finding *f, const char *name)
 {
-    struct str says = {0};
-    collect(text, key, &says);
-    for (char *line = says.text ? strtok(says.text, "\n") : NULL; line; line = strtok(NULL, "\n")) {
-        /* In SQL a quote in a text is doubled; so it is here. */
-        char *quotes = strstr(line, "''");
-        if (quotes)
-            memmove(quotes, quotes + 1, strlen(quotes));
+    struct str got = {0};
+    action_words(f, &got);
+    check_value(text, "action", str_text(&got), name);
+    str_done(&got);
+}
+
+/* Every line `-- KEY: value` of the script holds for one of the findings at least. */
+static void check_any(const char *text, const char *key, const struct findings *found,
+                      int (*holds)(const struct finding *f, const char *value), const char *name)
+{
+    struct str wanted = {0};
+    collect(text, key, &wanted);
+    for (char *line = wanted.text ? strtok(wanted.text, "\n") : NULL; line;
+         line = strtok(NULL, "\n")) {
         size_t i = 0;
-        while (i < most && i < found->count && !has_words(&found->items[i], line))
+        while (i < found->count && !holds(&found->items[i], line))
             i++;
-        if (i < most && i < found->count)
-            continue;
-        for (i = 0; i < most && i < found->count; i++)
-            print_message("%s: %s | %s\n", found->items[i].label, found->items[i].summary,
-                          found->items[i].action);
-        fail_msg("%s: %s: \"%s\" is not there", name, key, line);
+        if (i == found->count)
+            fail_msg("%s: %s: \"%s\" does not hold", name, key, line);
     }
-    str_done(&says);
+    str_done(&wanted);
 }
 
-static void check_words(const char *text, const struct findings *found, const char *name)
+static int has_action(const struct finding *f, const char *value)
+{
+    struct str got = {0};
+    action_words(f, &got);
+    int same = strcmp(str_text(&got), value) == 0;
+    str_done(&got);
+    return same;
+}
+
+/* `value` is a code, and what it must be, compared to as many decimals as are written. */
+static int has_evidence(const struct finding *f, const char *value)
+{
+    char code[64] = "", wanted[64] = "", got[64];
+    sscanf(value, "%63s %63s", code, wanted);
+    const char *point = strchr(wanted, '.');
+    int decimals = point ? (int)strlen(point + 1) : 0;
+    for (size_t i = 0; i < f->evidence_count; i++) {
+        const struct evidence *e = &f->evidence[i];
+        snprintf(got, sizeof got, "%.*f", decimals, e->value);
+        if (strcmp(evidence_code_text(e->code), code) == 0 &&
+            (!*wanted || strcmp(got, wanted) == 0))
+            return 1;
+    }
+    return 0;
+}
+
+static int has_label(const struct finding *f, const char *value)
+{
+    return strcmp(f->label, value) == 0;
+}
+
+static int has_text(const struct finding *f, const char *value)
+{
+    return strstr(f->summary, value) || strstr(f->action, value);
+}
+
+/* `-- never: LABEL` */
+static void check_never(const char *text, const struct findings *found, const char *name)
 {
     struct str never = {0};
-    check_said(text, "says", found, 1, name);
-    check_said(text, "also", found, found->count, name);
     collect(text, "never", &never);
     for (char *line = never.text ? strtok(never.text, "\n") : NULL; line; line = strtok(NULL, "\n"))
-        if (findings_has(found, line))
-            fail_msg("%s: %s must not be found", name, line);
+        for (size_t i = 0; i < found->count; i++)
+            if (has_label(&found->items[i], line))
+                fail_msg("%s: %s must not be found", name, line);
     str_done(&never);
 }
 
@@ -167,10 +210,38 @@ static void check_alternative(const char *text, const struct finding *f, const c
     collect(text, "or", &wanted);
     if (wanted.length)
         wanted.text[strcspn(wanted.text, "\n")] = 0;
-    const char *got = f->alternative ? f->alternative : "";
-    if (!wanted.length ? *got : !strstr(got, wanted.text))
-        fail_msg("%s: the alternative is \"%s\", not \"%s\"", name, got, str_text(&wanted));
+    if (strcmp(action_text(f->alternative_code), str_text(&wanted)) != 0)
+        fail_msg("%s: the alternative is \"%s\", not \"%s\"", name,
+                 action_text(f->alternative_code), str_text(&wanted));
     str_done(&wanted);
+}
+
+/* A text that a user reads ends with a full stop, and holds no value that was not known. */
+static void check_sentence(const char *text, const char *name)
+{
+    static const char *const bad[] = {"nan", "inf ", "inf%", "(null)", "%!", "  ", " . ", " , "};
+    size_t length = strlen(text);
+    if (length == 0 || text[length - 1] != '.')
+        fail_msg("%s: \"%s\" does not end with a full stop", name, text);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (strstr(text, bad[i]))
+            fail_msg("%s: \"%s\" holds \"%s\"", name, text, bad[i]);
+}
+
+static void check_messages(const struct findings *found, const char *name)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        const struct finding *f = &found->items[i];
+        check_sentence(f->summary, name);
+        check_sentence(f->action, name);
+        if (f->alternative)
+            check_sentence(f->alternative, name);
+        for (size_t j = 0; j < f->evidence_count; j++) {
+            assert_true(f->evidence[j].what[0] && f->evidence[j].unit[0]);
+            if (!isfinite(f->evidence[j].value))
+                fail_msg("%s: %s is %g", name, f->evidence[j].what, f->evidence[j].value);
+        }
+    }
 }
 
 static const struct rule *rule_of(const char *name, int *ret_fires)
@@ -212,7 +283,12 @@ static void test_script(void **state)
                           found.items[i].action);
         fail_msg("%s\nexpected:\n%sgot:\n%s", name, str_text(&expected), str_text(&got));
     }
-    check_words(text, &found, name);
+    check_never(text, &found, name);
+    check_action(text, &found.items[0], name);
+    check_any(text, "also", &found, has_action, name);
+    check_any(text, "evidence", &found, has_evidence, name);
+    check_any(text, "text", &found, has_text, name);
+    check_messages(&found, name);
     check_place(text, &found.items[0], name);
     check_gain(text, &found.items[0], name);
     check_alternative(text, &found.items[0], name);

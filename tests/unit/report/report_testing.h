@@ -91,8 +91,8 @@ static inline struct finding *hand_finding(struct findings *list, const char *la
     struct finding *f = findings_add(list, label, section, severity);
     assert_non_null(f);
     finding_say(f, "%s", summary);
-    finding_advise(f, "%s", action);
-    finding_prove(f, "input share", 0.84, "ratio", "steps WHERE id>>40 = 0");
+    finding_advise(f, ACTION_SET_LOADER, "%s", action);
+    finding_prove(f, EVIDENCE_INPUT_SHARE, 0.84, "steps WHERE id>>40 = 0");
     return f;
 }
 

@@ -113,7 +113,7 @@ static void alternative_comes_after_the_gain(void **state)
     hand_slow_input(&run);
     struct finding *f = &run.findings.items[0];
     f->predicted_gain = 0.25;
-    finding_offer(f, "Or %s.", "leat.DataLoader with the same arguments");
+    finding_offer(f, ACTION_USE_LEAT_LOADER, "Or %s.", "leat.DataLoader with the same arguments");
     char *text = report_of(&run.facts, &run.findings);
     cut_to_lines(text, 24);
     const char *next = line_of(text, "Next:    ");
@@ -393,7 +393,8 @@ static void long_or_hostile_text_is_cut_and_cleaned(void **state)
     memset(summary, 'x', sizeof summary);
     summary[sizeof summary - 1] = 0;
     finding_say(&run.findings.items[0], "%s", summary);
-    finding_advise(&run.findings.items[0], "\033[31mred\007 \342\200\256reversed \346\274\242");
+    finding_advise(&run.findings.items[0], ACTION_SET_LOADER,
+                   "\033[31mred\007 \342\200\256reversed \346\274\242");
     run.facts.run_name = "a name with blanks that is rather long for a run, but allowed";
     char *text = report_of(&run.facts, &run.findings);
     assert_true(widest(text) < 80);
