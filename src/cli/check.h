@@ -1,5 +1,5 @@
-/* check.h: the items of `leat check`. check_python.c and check_machine.c find them out,
- * cmd_check.c prints them. */
+/* check.h: the items of `leat check`. check_python.c and check_machine.c add them, cmd_check.c
+ * prints them. Every item that is not CHECK_OK says how to change that. */
 #ifndef LEAT_CLI_CHECK_H
 #define LEAT_CLI_CHECK_H
 
@@ -7,7 +7,7 @@
 
 enum check_state {
     CHECK_OK,
-    CHECK_LIMITED, /* works, but less of it than there could be */
+    CHECK_LIMITED, /* works, with limits */
     CHECK_MISSING
 };
 
@@ -19,7 +19,7 @@ struct check_item {
     enum check_state state;
     int needed;     /* `leat run` gives no verdict without it */
     char text[512]; /* what was found; no newline */
-    char way[256];  /* the way out of limited and missing; "" only when the text has it */
+    char way[256];  /* what to do about it; "" when CHECK_OK */
     json_t *facts;  /* owned object: the same in figures, for --json */
 };
 
@@ -28,10 +28,13 @@ struct check {
     int count;
 };
 
-/* A further item, ok until told otherwise. Never NULL: there is room for all there are. */
+/* Adds an item. Never NULL: the array holds more than all there are. */
 struct check_item *check_add(struct check *check, enum check_group group, const char *name);
-/* Sets state and text in one. */
-void check_say(struct check_item *item, enum check_state state, const char *fmt, ...)
+/* Set state, text and way. */
+void check_ok(struct check_item *item, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void check_limited(struct check_item *item, const char *way, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void check_missing(struct check_item *item, const char *way, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* A figure for --json; takes the reference of `value`. */
 void check_fact(struct check_item *item, const char *name, json_t *value);

@@ -1,9 +1,9 @@
-/* check_python.c: the user's Python, its torch, and leat's own part in it.
+/* check_python.c: the items of `leat check` on the user's Python, its torch, and leat's package.
  *
- * The interpreter is really started, twice: once as it is, to say its version and where torch lies
- * (torch is not imported: that takes seconds, and its version is in a small file), and once with
- * leat's folder injected as `leat run` does it, to load the extension. Whatever a broken
- * environment does, it has 20 seconds, and what it prints is bounded and foreign.
+ * The interpreter is started twice: as it is, to print its version and torch's (torch is not
+ * imported: that takes seconds, and its version is in a small file), and with leat's folder
+ * injected as `leat run` does it, to load the extension. A broken environment cannot block or flood
+ * leat: it has 20 seconds, and its output is cut and untrusted.
  */
 #include "cli/check.h"
 
@@ -23,8 +23,8 @@
 
 enum { TIMEOUT_S = 20 };
 
-/* Prints "key=value" lines. Runs on Python 2 too, so that a wrong version is told, not a syntax
- * error. The working folder is taken off sys.path: a folder torch in it is not PyTorch. */
+/* Prints "key=value" lines. Runs on Python 2 too, so that a wrong version is reported, not a syntax
+ * error. The working folder is removed from sys.path: a folder torch in it is not PyTorch. */
 static const char ask_python[] =
     "import sys\n"
     "say = lambda k, v: sys.stdout.write('%s=%s\\n' % (k, v))\n"
@@ -63,20 +63,20 @@ static const char load_extension[] =
 struct answer {
     char out[8192], err[4096]; /* what was printed, cut to fit */
     size_t out_length, err_length;
-    int status; /* of waitpid; meaningless when timed_out */
+    int status; /* of waitpid; undefined when timed_out */
     int timed_out;
 };
 
 /* In the child: between fork and exec. */
-static void become_python(const char *python, const char *script, const char *argument,
-                          const char *inject_dir, int out, int err)
+static void exec_python(const char *python, const char *script, const char *argument,
+                        const char *inject_dir, int out, int err)
 {
     int null = open("/dev/null", O_RDONLY);
-    setpgid(0, 0); /* a shim may start further processes: all are ended together */
+    setpgid(0, 0); /* a wrapper may start more processes: all are killed together */
     dup2(null, 0);
     dup2(out, 1);
     dup2(err, 2);
-    unsetenv("LEAT_SOCKET"); /* a check inside a run is no part of that run */
+    unsetenv("LEAT_SOCKET"); /* inside a run: record nothing there */
     if (inject_dir)
         python_home_inject(inject_dir);
     execl(python, python, "-c", script, argument, (char *)NULL);
@@ -84,22 +84,22 @@ static void become_python(const char *python, const char *script, const char *ar
     _exit(127);
 }
 
-/* Takes what has come; 0 at the end of the stream. Once the buffer is full the rest is dropped. */
-static int take(int fd, char *buffer, size_t bytes, size_t *length)
+/* Reads what is there; returns 0 at the end of the stream. The buffer full, the rest is dropped. */
+static int read_some(int fd, char *buffer, size_t bytes, size_t *length)
 {
     char scratch[1024];
     ssize_t got = read(fd, scratch, sizeof scratch);
     if (got < 0)
         return errno == EINTR;
-    size_t room = bytes - 1 - *length;
-    size_t keep = (size_t)got < room ? (size_t)got : room;
+    size_t space = bytes - 1 - *length;
+    size_t keep = (size_t)got < space ? (size_t)got : space;
     memcpy(buffer + *length, scratch, keep);
     *length += keep;
     buffer[*length] = 0;
     return got > 0;
 }
 
-static void listen_to(int out, int err, struct answer *answer)
+static void read_answer(int out, int err, struct answer *answer)
 {
     struct pollfd fds[2] = {
         {.fd = out, .events = POLLIN},
@@ -114,9 +114,9 @@ static void listen_to(int out, int err, struct answer *answer)
         }
         if (poll(fds, 2, (int)((deadline - now) / NS_PER_MS) + 1) < 0 && errno != EINTR)
             return;
-        if (fds[0].revents && !take(out, answer->out, sizeof answer->out, &answer->out_length))
+        if (fds[0].revents && !read_some(out, answer->out, sizeof answer->out, &answer->out_length))
             fds[0].fd = -1;
-        if (fds[1].revents && !take(err, answer->err, sizeof answer->err, &answer->err_length))
+        if (fds[1].revents && !read_some(err, answer->err, sizeof answer->err, &answer->err_length))
             fds[1].fd = -1;
         fds[0].revents = fds[1].revents = 0;
     }
@@ -136,13 +136,13 @@ static int ask(const char *python, const char *script, const char *argument, con
     }
     pid_t pid = fork();
     if (pid == 0)
-        become_python(python, script, argument, inject_dir, out[1], err[1]);
+        exec_python(python, script, argument, inject_dir, out[1], err[1]);
     int result = pid < 0 ? -errno : 0;
     close(out[1]);
     close(err[1]);
     if (pid > 0) {
-        setpgid(pid, pid); /* whoever comes first */
-        listen_to(out[0], err[0], answer);
+        setpgid(pid, pid); /* in both processes: either may run first */
+        read_answer(out[0], err[0], answer);
         if (answer->timed_out)
             kill(-pid, SIGKILL);
         while (waitpid(pid, &answer->status, 0) < 0 && errno == EINTR)
@@ -153,7 +153,7 @@ static int ask(const char *python, const char *script, const char *argument, con
     return result;
 }
 
-/* The value of "key=value" in the answer; "" when it has none. */
+/* The value of "key=value" in the answer, or "". */
 static const char *value_of(const struct answer *answer, const char *key, char *buffer,
                             size_t bytes)
 {
@@ -169,8 +169,8 @@ static const char *value_of(const struct answer *answer, const char *key, char *
     return buffer;
 }
 
-/* The last line it printed on stderr: with Python, the exception. */
-static const char *last_words(struct answer *answer)
+/* The last line on stderr: from Python, the exception. */
+static const char *last_error_line(struct answer *answer)
 {
     char *end = answer->err + answer->err_length;
     while (end > answer->err && (end[-1] == '\n' || end[-1] == ' '))
@@ -180,7 +180,7 @@ static const char *last_words(struct answer *answer)
     for (char *at = line; *at; at++)
         if ((unsigned char)*at < 0x20)
             *at = ' ';
-    return *line ? line : "it said nothing";
+    return *line ? line : "it printed no error";
 }
 
 static int succeeded(const struct answer *answer)
@@ -188,15 +188,15 @@ static int succeeded(const struct answer *answer)
     return !answer->timed_out && WIFEXITED(answer->status) && WEXITSTATUS(answer->status) == 0;
 }
 
-/* "3.11.2" as 311; 0 when it is no version. */
+/* "3.11.2" as 311; 0 when invalid. */
 static int version_number(const char *text)
 {
     int major = 0, minor = 0;
     return sscanf(text, "%3d.%3d", &major, &minor) == 2 ? major * 100 + minor : 0;
 }
 
-/* Fills the item and returns 1 when this Python can be used. */
-static int say_python(struct check_item *item, const char *python, struct answer *answer)
+/* Fills the item. Returns 1 when this Python can be used. */
+static int fill_python(struct check_item *item, const char *python, struct answer *answer)
 {
     char version[64], executable[1024];
     int result = ask(python, ask_python, NULL, NULL, answer);
@@ -204,29 +204,28 @@ static int say_python(struct check_item *item, const char *python, struct answer
     value_of(answer, "executable", executable, sizeof executable);
     check_fact(item, "path", json_string(python));
     if (result < 0 || !version[0]) {
-        check_say(item, CHECK_MISSING, "%s does not run: %s.", python,
-                  result < 0          ? err_text(result)
-                  : answer->timed_out ? "no answer within 20 seconds"
-                                      : last_words(answer));
-        snprintf(item->way, sizeof item->way, "Give another one: leat check --python PATH");
+        check_missing(item, "Choose another one: leat check --python PATH", "%s does not run: %s.",
+                      python,
+                      result < 0          ? err_text(result)
+                      : answer->timed_out ? "no answer within 20 seconds"
+                                          : last_error_line(answer));
         return 0;
     }
     check_fact(item, "version", json_string(version));
     check_fact(item, "executable", json_text_or_null(executable[0] ? executable : NULL));
     if (version_number(version) < 309) {
-        check_say(item, CHECK_MISSING, "%s is Python %s; leat needs 3.9 or later.", python,
-                  version);
-        snprintf(item->way, sizeof item->way,
-                 "Activate an environment with a newer one, or: leat check --python PATH");
+        check_missing(item,
+                      "Activate an environment with a newer one, or: leat check --python PATH",
+                      "%s is Python %s; leat needs 3.9 or later.", python, version);
         return 0;
     }
-    check_say(item, CHECK_OK, "%s, version %s", python, version);
+    check_ok(item, "%s, version %s", python, version);
     return 1;
 }
 
-static void say_torch(struct check_item *item, const char *python, const struct answer *answer)
+static void fill_torch(struct check_item *item, const char *python, const struct answer *answer)
 {
-    char version[128], cuda[64], hip[64], folder[1024];
+    char version[128], cuda[64], hip[64], folder[1024], way[256];
     value_of(answer, "torch", version, sizeof version);
     value_of(answer, "torch_cuda", cuda, sizeof cuda);
     value_of(answer, "torch_hip", hip, sizeof hip);
@@ -234,66 +233,56 @@ static void say_torch(struct check_item *item, const char *python, const struct 
     check_fact(item, "version", json_text_or_null(version[0] ? version : NULL));
     check_fact(item, "cuda", json_text_or_null(cuda[0] ? cuda : NULL));
     check_fact(item, "folder", json_text_or_null(folder[0] ? folder : NULL));
-    if (!version[0]) {
-        check_say(item, CHECK_MISSING, "This Python has no torch: scripts run, without a verdict.");
-        snprintf(item->way, sizeof item->way,
-                 "%.160s -m pip install torch, or activate the environment that has it",
-                 python ? python : "python3");
-    } else if (version_number(version) < 200) {
-        check_say(item, CHECK_LIMITED, "%s; leat knows 2.0 and later.", version);
-        snprintf(item->way, sizeof item->way, "Update torch; an older one loses some signals.");
-    } else if (cuda[0]) {
-        check_say(item, CHECK_OK, "%s, built for CUDA %s", version, cuda);
-    } else if (hip[0]) {
-        check_say(item, CHECK_OK, "%s, built for ROCm %s", version, hip);
-    } else {
-        check_say(item, CHECK_OK, "%s, a build without CUDA", version);
-    }
+    snprintf(way, sizeof way, "%.160s -m pip install torch, or activate its environment", python);
+    if (!version[0])
+        check_missing(item, way, "This Python has no torch: scripts run, without a verdict.");
+    else if (version_number(version) < 200)
+        check_limited(item, "Update torch: with older versions some figures are not measured.",
+                      "%s; leat supports 2.0 and later.", version);
+    else if (cuda[0])
+        check_ok(item, "%s, built for CUDA %s", version, cuda);
+    else if (hip[0])
+        check_ok(item, "%s, built for ROCm %s", version, hip);
+    else
+        check_ok(item, "%s, a build without CUDA", version);
 }
 
-static void say_leat(struct check_item *item, const char *python)
+static void fill_leat(struct check_item *item, const char *python)
 {
     struct leat_err err = {0};
     char *package = NULL;
     if (python_home_find(&package, &err) < 0) {
-        check_say(item, CHECK_MISSING, "%s", err.text);
-        snprintf(item->way, sizeof item->way,
-                 "make build, or install leat's wheel; LEAT_PYTHON_DIR, if set, names its folder");
+        check_missing(item,
+                      "make build, or install leat's wheel; LEAT_PYTHON_DIR, if set, names its "
+                      "folder",
+                      "%s", err.text);
         return;
     }
     check_fact(item, "folder", json_string(package));
     char *extension = path_join(package, "_record.abi3.so", NULL);
     char *inject_dir = path_join(package, "_inject", NULL);
     struct answer answer;
-    if (!python) {
-        check_say(item, CHECK_LIMITED, "Found in %s, not tried for want of a Python.", package);
-        snprintf(item->way, sizeof item->way, "See python");
-    } else if (!extension || !inject_dir ||
-               ask(python, load_extension, extension, inject_dir, &answer) < 0) {
-        check_say(item, CHECK_MISSING, "Found in %s, but it could not be tried.", package);
-        snprintf(item->way, sizeof item->way,
-                 "Memory or processes ran out (ulimit -v, ulimit -u): leat check again");
-    } else if (!succeeded(&answer) || !strstr(answer.out, "loaded=1")) {
-        check_say(item, CHECK_MISSING, "This Python does not load %s: %s.", extension,
-                  answer.timed_out ? "no answer within 20 seconds" : last_words(&answer));
-        snprintf(item->way, sizeof item->way, "Build or install leat for this machine: make build");
-    } else if (answer.err_length > 0) {
-        check_say(item, CHECK_LIMITED, "Loads from %s, but Python complains: %s.", package,
-                  last_words(&answer));
-        snprintf(item->way, sizeof item->way,
-                 "It complains in every run: mend that environment, or: leat check --python PATH");
-    } else {
-        check_say(item, CHECK_OK, "%s, loads in this Python", package);
-    }
+    if (!python)
+        check_limited(item, "See python", "Found in %s, not loaded: no Python.", package);
+    else if (!extension || !inject_dir ||
+             ask(python, load_extension, extension, inject_dir, &answer) < 0)
+        check_missing(item,
+                      "The limit of memory or processes was reached (ulimit -v, ulimit -u): run "
+                      "leat check again",
+                      "Found in %s, but Python could not be started.", package);
+    else if (!succeeded(&answer) || !strstr(answer.out, "loaded=1"))
+        check_missing(item, "Build or install leat for this machine: make build",
+                      "This Python does not load %s: %s.", extension,
+                      answer.timed_out ? "no answer within 20 seconds" : last_error_line(&answer));
+    else if (answer.err_length > 0)
+        check_limited(
+            item, "Every run prints it: fix that environment, or: leat check --python PATH",
+            "Loads from %s, but Python prints an error: %s.", package, last_error_line(&answer));
+    else
+        check_ok(item, "%s, loads in this Python", package);
     mem_free(extension);
     mem_free(inject_dir);
     mem_free(package);
-}
-
-static void say_unasked(struct check_item *item)
-{
-    check_say(item, CHECK_MISSING, "Not looked for: no Python.");
-    snprintf(item->way, sizeof item->way, "See python");
 }
 
 void check_python(struct check *check, const char *python)
@@ -303,23 +292,20 @@ void check_python(struct check *check, const char *python)
     struct check_item *item = check_add(check, CHECK_TRAINING, "python");
     item->needed = 1;
     int usable = 0;
-    if (python_find_named(python, &found) < 0) {
-        if (python)
-            check_say(item, CHECK_MISSING, "There is no program %s.", python);
-        else
-            check_say(item, CHECK_MISSING, "There is neither python3 nor python on PATH.");
-        snprintf(item->way, sizeof item->way,
-                 "Activate your environment, install python3, or: leat check --python PATH");
-    } else {
-        usable = say_python(item, found, &answer);
-    }
+    if (python_find_named(python, &found) == 0)
+        usable = fill_python(item, found, &answer);
+    else
+        check_missing(item,
+                      "Activate your environment, install python3, or: leat check --python PATH",
+                      "%s%s%s", python ? "There is no program " : "There is neither python3 nor ",
+                      python ? python : "python on PATH", ".");
     item = check_add(check, CHECK_TRAINING, "torch");
     if (usable)
-        say_torch(item, found, &answer);
+        fill_torch(item, found, &answer);
     else
-        say_unasked(item);
+        check_missing(item, "See python", "Not searched: no Python.");
     item = check_add(check, CHECK_TRAINING, "leat");
     item->needed = 1;
-    say_leat(item, usable ? found : NULL);
+    fill_leat(item, usable ? found : NULL);
     mem_free(found);
 }

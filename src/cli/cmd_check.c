@@ -1,12 +1,13 @@
-/* cmd_check.c: `leat check`: what this machine allows, and how to get what is missing.
+/* cmd_check.c: `leat check`: what leat can measure on this machine, and how to get the rest.
  *
- * Everything is tried rather than guessed: Python is started, the extension loaded, a BPF program
- * loaded. The verdict comes first, then one line an item, then the next command.
+ * Everything is tried, nothing is guessed: Python is started, the extension and a BPF program are
+ * loaded. The output is the verdict, one line per item, and the next command.
  */
 #include "cli/cli.h"
 
 #include "base/str.h"
 #include "cli/check.h"
+#include "report/text_layout.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,12 +43,35 @@ struct check_item *check_add(struct check *check, enum check_group group, const 
     return item;
 }
 
-void check_say(struct check_item *item, enum check_state state, const char *fmt, ...)
+static void set_item(struct check_item *item, enum check_state state, const char *way,
+                     const char *fmt, va_list args)
+{
+    item->state = state;
+    snprintf(item->way, sizeof item->way, "%s", way);
+    vsnprintf(item->text, sizeof item->text, fmt, args);
+}
+
+void check_ok(struct check_item *item, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    item->state = state;
-    vsnprintf(item->text, sizeof item->text, fmt, args);
+    set_item(item, CHECK_OK, "", fmt, args);
+    va_end(args);
+}
+
+void check_limited(struct check_item *item, const char *way, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set_item(item, CHECK_LIMITED, way, fmt, args);
+    va_end(args);
+}
+
+void check_missing(struct check_item *item, const char *way, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set_item(item, CHECK_MISSING, way, fmt, args);
     va_end(args);
 }
 
@@ -103,37 +127,10 @@ static const char *next_command(const struct check *check)
     if (is_missing(check, "python"))
         return "leat check --python /path/to/your/python3";
     if (!works(check))
-        return "leat check, once what is missing is there";
+        return "leat check, after installing what is missing";
     if (is_missing(check, "logs"))
-        return "leat run --logs-dir /a/folder/of/yours train.py";
+        return "leat run --logs-dir DIR train.py";
     return "leat run train.py";
-}
-
-/* Adds `text` from column `indent` on, in lines below 80 columns. A word longer than a line, a path
- * as a rule, is broken behind a slash, or where the line ends. */
-static void add_wrapped(struct str *s, const char *text, size_t indent)
-{
-    const size_t room = 79 - indent;
-    while (*text) {
-        size_t length = strlen(text), cut = length;
-        if (length > room) {
-            for (cut = room; cut > 0 && text[cut] != ' '; cut--)
-                ;
-            if (cut == 0)
-                for (cut = room; cut > 1 && text[cut - 1] != '/'; cut--)
-                    ;
-            if (cut <= 1)
-                for (cut = room; cut > 1 && ((unsigned char)text[cut] & 0xc0) == 0x80; cut--)
-                    ;
-        }
-        str_add_bytes(s, text, cut);
-        text += cut;
-        while (*text == ' ')
-            text++;
-        str_add(s, "\n");
-        if (*text)
-            str_addf(s, "%*s", (int)indent, "");
-    }
 }
 
 static void add_text(struct str *s, const struct check *check, int colour)
@@ -144,7 +141,7 @@ static void add_text(struct str *s, const struct check *check, int colour)
     enum { INDENT = 23 };
     struct str verdict = {0};
     add_verdict(&verdict, check);
-    add_wrapped(s, str_text(&verdict), 0);
+    layout_paragraph(s, "", 0, str_text(&verdict));
     s->failed |= verdict.failed;
     str_done(&verdict);
     for (int group = 0; group < CHECK_GROUPS; group++) {
@@ -155,10 +152,10 @@ static void add_text(struct str *s, const struct check *check, int colour)
                 continue;
             str_addf(s, "  %s%-8s%s %-11s ", colour ? colours[item->state] : "",
                      state_names[item->state], colour ? "\033[0m" : "", item->name);
-            add_wrapped(s, item->text[0] ? item->text : "?", INDENT);
+            layout_rest(s, INDENT, INDENT, item->text);
             if (item->way[0]) {
                 str_addf(s, "%*s-> ", INDENT, "");
-                add_wrapped(s, item->way, INDENT + 3);
+                layout_rest(s, INDENT + 3, INDENT + 3, item->way);
             }
         }
     }

@@ -86,9 +86,12 @@ int nvml_uses(struct nvml *nvml, int index, const int64_t *pids, size_t pid_coun
 
 /* ---- BPF (bpf/bpf_try.c) ------------------------------------------------------------------ */
 
-/* Really loads a two-instruction program of the tracing kind (and drops it). 0, or the negative
- * errno with a sentence that says what is missing and how to get it. */
-int bpf_try(struct leat_err *err);
+struct bpf_trial {
+    int code;              /* 0, or the negative errno of loading */
+    const char *why, *way; /* what is missing, how to get it; NULL when code is 0 */
+};
+/* Loads a two-instruction program of the tracing kind, and drops it. */
+void bpf_try(struct bpf_trial *ret_trial);
 /* 1 when the kernel describes its own types, without which no program fits all kernels; else 0. */
 int bpf_has_types(const char *root);
 

@@ -186,9 +186,14 @@ static void new_line(struct str *out, int indent, int *column)
 
 void layout_paragraph(struct str *out, const char *lead, int indent, const char *text)
 {
-    const char *start = text;
-    int column = layout_width(lead), first = 1;
     str_add(out, lead);
+    layout_rest(out, layout_width(lead), indent, text);
+}
+
+void layout_rest(struct str *out, int column, int indent, const char *text)
+{
+    const char *start = text;
+    int first = 1;
     while (*text) {
         while (is_blank(*text))
             text++;

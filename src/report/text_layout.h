@@ -26,6 +26,9 @@ const char *layout_file(const char *file); /* of a package: PIL/ImageFile.py, wi
  * A word that is longer than a line is cut into pieces. Very long text ends in "...". */
 void layout_paragraph(struct str *out, const char *lead, int indent, const char *text);
 
+/* The same after a lead of `column` columns that is already in `out`. */
+void layout_rest(struct str *out, int column, int indent, const char *text);
+
 /* The same text on one line, cut to `columns`. Does not end the line. */
 void layout_cut(struct str *out, const char *text, int columns);
 int layout_width(const char *text); /* columns that `text` takes */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* bpf_try.c: may this process load tracing programs? The only honest answer is to load one.
+/* bpf_try.c: finds out whether this process may load tracing programs, by loading one.
  *
- * The program is "r0 = 0; exit" of the tracepoint kind: that kind needs the same rights as all
- * tracing (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN), which a socket filter does not. It is never
- * attached, and gone when its descriptor is closed.
+ * The program is "r0 = 0; exit" of the tracepoint kind, which needs the same rights as all tracing
+ * (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN); a socket filter does not. It is never attached and
+ * ends when its descriptor is closed.
  *
- * The advice is never "setcap" on leat: a program with rights of its own starts without the user's
+ * The kernel answers EPERM for several reasons. The reason is worked out from the rights, seccomp,
+ * the user namespace, lockdown and the limit of locked memory.
+ *
+ * The advice is never "setcap" on leat: a program with file capabilities starts without the user's
  * LD_LIBRARY_PATH and LD_PRELOAD, and so would the training.
- *
- * The kernel answers EPERM for half a dozen reasons, so the sentence is made from what else can be
- * read: rights, seccomp, user namespace, lockdown, the limit of locked memory.
  */
 #include "observe/observe.h"
 
@@ -34,7 +34,7 @@ static int load_program(void)
     attr.insn_cnt = sizeof program / sizeof *program;
     attr.insns = (uint64_t)(uintptr_t)program;
     attr.license = (uint64_t)(uintptr_t) "GPL";
-    /* Only as much as the oldest kernels know: a longer one would be refused by them. */
+    /* Old kernels refuse a longer struct than they know. */
     long fd = syscall(SYS_bpf, BPF_PROG_LOAD, &attr, offsetof(union bpf_attr, prog_flags));
     if (fd < 0)
         return -errno;
@@ -42,59 +42,56 @@ static int load_program(void)
     return 0;
 }
 
-static int explain_refusal(int code, struct leat_err *err)
+static void explain_refusal(struct bpf_trial *trial)
 {
     struct rights_info rights;
+    struct rlimit locked;
     rights_read("/", &rights);
     int admin = rights_has(&rights, RIGHT_SYS_ADMIN);
     int bpf = admin || rights_has(&rights, RIGHT_BPF);
     int perfmon = admin || rights_has(&rights, RIGHT_PERFMON);
-    if (!bpf || !perfmon)
-        return err_set(err, code,
-                       "%s missing: run as root, or with these rights alone (setpriv "
-                       "--inh-caps=+bpf,+perfmon --ambient-caps=+bpf,+perfmon).",
-                       !bpf && !perfmon ? "CAP_BPF and CAP_PERFMON are"
-                       : !bpf           ? "CAP_BPF is"
-                                        : "CAP_PERFMON is");
-    if (rights.seccomp == 2)
-        return err_set(err, code,
-                       "A seccomp filter, as containers have, refuses bpf(2): start the container "
-                       "with --privileged or --security-opt seccomp=unconfined.");
-    if (rights.own_users)
-        return err_set(err, code,
-                       "The rights hold only inside this user namespace (a rootless container): "
-                       "run leat outside it, as root.");
-    if (strcmp(rights.lockdown, "confidentiality") == 0)
-        return err_set(err, code,
-                       "The kernel is locked down to confidentiality (secure boot): tracing is "
-                       "off until it is booted with lockdown=integrity or none.");
-    struct rlimit locked;
-    if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < 1 << 20)
-        return err_set(err, code,
-                       "Kernels before 5.11 count programs as locked memory, and the limit is "
-                       "%llu bytes: ulimit -l unlimited.",
-                       (unsigned long long)locked.rlim_cur);
-    return err_set(err, code,
-                   "The kernel refuses although the rights are there: a security module may forbid "
-                   "it (see the kernel log).");
+    if (!bpf || !perfmon) {
+        trial->why = bpf       ? "CAP_PERFMON is missing."
+                     : perfmon ? "CAP_BPF is missing."
+                               : "CAP_BPF and CAP_PERFMON are missing.";
+        trial->way = "Run as root, or: setpriv --inh-caps=+bpf,+perfmon "
+                     "--ambient-caps=+bpf,+perfmon leat run train.py";
+    } else if (rights.seccomp == 2) {
+        trial->why = "A seccomp filter, as containers have, refuses bpf(2).";
+        trial->way = "Start the container with --privileged or --security-opt seccomp=unconfined";
+    } else if (rights.own_users) {
+        trial->why = "The rights hold only inside this user namespace (a rootless container).";
+        trial->way = "Run leat outside the container, as root";
+    } else if (strcmp(rights.lockdown, "confidentiality") == 0) {
+        trial->why = "The kernel is locked down to confidentiality (secure boot).";
+        trial->way = "Boot with lockdown=integrity or lockdown=none";
+    } else if (getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur < 1 << 20) {
+        trial->why = "The limit of locked memory is too low: kernels before 5.11 count programs.";
+        trial->way = "ulimit -l unlimited";
+    } else {
+        trial->why = "The kernel refuses although the rights are there.";
+        trial->way = "See the kernel log: a security module may forbid it";
+    }
 }
 
-int bpf_try(struct leat_err *err)
+void bpf_try(struct bpf_trial *ret_trial)
 {
-    int code = load_program();
-    switch (code) {
-    case 0: return 0;
+    struct bpf_trial trial = {.code = load_program()};
+    switch (trial.code) {
+    case 0: break;
     case -EPERM:
-    case -EACCES: return explain_refusal(code, err);
+    case -EACCES: explain_refusal(&trial); break;
     case -ENOSYS:
-        return err_set(err, code,
-                       "This kernel or sandbox has no bpf(2): it needs CONFIG_BPF_SYSCALL, and a "
-                       "container that lets it through.");
+        trial.why = "This kernel or sandbox has no bpf(2).";
+        trial.way = "A kernel with CONFIG_BPF_SYSCALL, in a container that permits it";
+        break;
     case -EINVAL:
-        return err_set(err, code,
-                       "This kernel has BPF but no tracing programs: it needs CONFIG_BPF_EVENTS.");
-    default: return err_set(err, code, "Loading a program fails: %s.", err_text(code));
+        trial.why = "This kernel has BPF but no tracing programs.";
+        trial.way = "A kernel with CONFIG_BPF_EVENTS";
+        break;
+    default: trial.why = err_text(trial.code); trial.way = "See the kernel log";
     }
+    *ret_trial = trial;
 }
 
 int bpf_has_types(const char *root)
