@@ -106,7 +106,7 @@ def make_loader(job):
 
         dataset = leat.data.Hdf5(job["path"], "row", "label", cache_bytes=CACHE_BYTES)
         loader = leat.DataLoader(dataset, batch_size=BATCH, shuffle=True, order="window")
-        assert loader.plan().lowered
+        assert loader.plan().runs_in_c
         return loader
     dataset = Rows(job["path"], job["together"])
     return torch.utils.data.DataLoader(

@@ -202,15 +202,40 @@ static PyObject *engine_close(PyObject *object, PyObject *unused)
             return engine_raise(result, &err);                                                     \
     } while (0)
 
-static PyObject *engine_start(PyObject *object, PyObject *value)
+/* The loader's seed is set when it is made. An epoch with another one is begun from a state: that
+ * of the loader, moved to the epoch's first sample. */
+static int start_with_seed(struct leat_loader *loader, uint64_t epoch, uint64_t seed,
+                           struct leat_err *err)
 {
+    struct leat_loader_state state;
+    int bad = leat_loader_state(loader, &state, err);
+    if (bad < 0)
+        return bad;
+    state.seed = seed;
+    state.epoch = epoch;
+    state.position = state.spare = 0;
+    state.end = state.samples;
+    return leat_loader_resume(loader, &state, err);
+}
+
+static PyObject *engine_start(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"epoch", "seed", NULL};
     struct engine_object *self = (struct engine_object *)object;
     struct leat_err err = {{0}};
-    unsigned long long epoch = PyLong_AsUnsignedLongLong(value);
-    if (PyErr_Occurred())
+    unsigned long long epoch, seed = 0;
+    PyObject *given = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K|O", names, &epoch, &given))
         return NULL;
+    if (given != Py_None) {
+        seed = PyLong_AsUnsignedLongLong(given);
+        if (PyErr_Occurred())
+            return NULL;
+    }
     int result;
-    CALL(self, result, err, leat_loader_start(self->loader, epoch, &err));
+    CALL(self, result, err,
+         given == Py_None ? leat_loader_start(self->loader, epoch, &err)
+                          : start_with_seed(self->loader, epoch, seed, &err));
     Py_RETURN_NONE;
 }
 
@@ -341,16 +366,6 @@ static PyObject *engine_next(PyObject *object, PyObject *args)
     return fields ? Py_BuildValue("(iN)", nearly_full, fields) : NULL;
 }
 
-static PyObject *engine_batches(PyObject *object, PyObject *unused)
-{
-    struct engine_object *self = (struct engine_object *)object;
-    if (enter(self) < 0)
-        return NULL;
-    int64_t batches = leat_loader_batches(self->loader);
-    leave(self);
-    return PyLong_FromLongLong(batches);
-}
-
 static PyObject *engine_stats(PyObject *object, PyObject *unused)
 {
     struct engine_object *self = (struct engine_object *)object;
@@ -407,16 +422,16 @@ static PyObject *engine_errors(PyObject *object, PyObject *value)
 }
 
 static PyMethodDef engine_methods[] = {
-    {"start",   engine_start,   METH_O,       "start(epoch): begins it at its first batch."       },
-    {"resume",  engine_resume,  METH_VARARGS, "resume(state): begins where the state stands."     },
-    {"state",   engine_state,   METH_NOARGS,  "state() -> a tuple of numbers, for resume()."      },
-    {"submit",  engine_submit,  METH_VARARGS, "submit(address, samples) -> whether it was taken." },
-    {"next",    engine_next,    METH_VARARGS, "next(timeout_ms, stream) -> (nearly_full, fields)."},
-    {"batches", engine_batches, METH_NOARGS,  "batches() -> of this rank's epoch."                },
-    {"stats",   engine_stats,   METH_NOARGS,  "stats() -> dict."                                  },
-    {"errors",  engine_errors,  METH_O,       "errors(first) -> [(epoch, index, text)]."          },
-    {"close",   engine_close,   METH_NOARGS,  "close(): ends the threads."                        },
-    {NULL,      NULL,           0,            NULL                                                },
+    {"start",  (PyCFunction)(void (*)(void))engine_start, METH_VARARGS | METH_KEYWORDS,
+     "start(epoch, seed=None): begins it at its first batch; seed: other than the loader's."                                                },
+    {"resume", engine_resume,                             METH_VARARGS,                 "resume(state): begins where the state stands."     },
+    {"state",  engine_state,                              METH_NOARGS,                  "state() -> a tuple of numbers, for resume()."      },
+    {"submit", engine_submit,                             METH_VARARGS,                 "submit(address, samples) -> whether it was taken." },
+    {"next",   engine_next,                               METH_VARARGS,                 "next(timeout_ms, stream) -> (nearly_full, fields)."},
+    {"stats",  engine_stats,                              METH_NOARGS,                  "stats() -> dict."                                  },
+    {"errors", engine_errors,                             METH_O,                       "errors(first) -> [(epoch, index, text)]."          },
+    {"close",  engine_close,                              METH_NOARGS,                  "close(): ends the threads."                        },
+    {NULL,     NULL,                                      0,                            NULL                                                },
 };
 
 static PyType_Slot engine_slots[] = {

@@ -221,7 +221,7 @@ def test_data_that_lives_there():
             for name, whole in fields.items():
                 assert torch.equal(batch[name].cpu(), whole[indices]), name
         assert seen == 5003
-        assert loader._leat_shared.resting.core.stats()["resident"]
+        assert loader._leat_shared.idle_engine.core.stats()["resident"]
         fields["wide"].mul_(2)  # seen by the next pass
     strided = torch.rand(100, 1000).t()  # cannot be taken over
     loader = leat.DataLoader(
@@ -229,7 +229,7 @@ def test_data_that_lives_there():
     )
     for batch, indices in zip(loader, order_of(loader)):
         assert torch.equal(batch.cpu(), strided[indices])
-    assert not loader._leat_shared.resting.core.stats()["resident"]
+    assert not loader._leat_shared.idle_engine.core.stats()["resident"]
 
 
 def test_consumer_on_another_stream():
@@ -367,7 +367,7 @@ def test_through_torch():
 
     for workers in (0, 2):
         loader = leat.DataLoader(Squares(), 10, device="cuda", num_workers=workers)
-        assert not loader.plan().lowered and "stream of its own" in str(loader.plan())
+        assert not loader.plan().runs_in_c and "separate stream" in str(loader.plan())
         for number, batch in enumerate(loader):
             busy(500_000)
             assert batch["x"].is_cuda and batch["name"][0] == str(number * 10)

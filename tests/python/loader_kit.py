@@ -46,8 +46,12 @@ def over(count, *args, **kwargs):
     return leat.DataLoader(torch.arange(count), *args, **kwargs)
 
 
+def thread_ids():
+    return set(os.listdir("/proc/self/task"))
+
+
 def threads_now():
-    return len(os.listdir("/proc/self/task"))
+    return len(thread_ids())
 
 
 def threads_settle(most):

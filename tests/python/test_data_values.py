@@ -59,7 +59,7 @@ def same_batches(dataset, samples, lowered=True, **options):
         equal(dataset[index], sample)
     equal(dataset[-1], samples[-1])
     loader = leat.DataLoader(dataset, batch_size=7, **options)
-    assert loader.plan().lowered == lowered, loader.plan()
+    assert loader.plan().runs_in_c == lowered, loader.plan()
     expected = list(DataLoader(samples, batch_size=7, **options))
     equal(list(loader), expected)
     equal(list(DataLoader(dataset, batch_size=7, **options)), expected)

@@ -14,6 +14,7 @@ import numpy
 import pytest
 import torch
 from conftest import ROOT
+from leat.data.arrays import tensor_of_row
 from loader_kit import (
     Rows,
     Stream,
@@ -78,17 +79,28 @@ def test_a_bad_sample_is_left_out_or_replaced(cut_short, policy):
         assert len(seen) == 90
     else:
         assert len(seen) == 100
-    for _ in range(2):
-        stats = loader.stats()
-        assert stats.bad_samples == len(stats.errors) == 10
-        assert sorted(index for _, index, _ in stats.errors) == list(range(90, 100))
-        assert all("rows.npy" in text for _, _, text in stats.errors)
-        loader._leat_shared.resting.close()  # what an engine saw is not lost with it
+    stats = loader.stats()
+    assert stats.bad_samples == len(stats.errors) == 10
+    assert sorted(index for _, index, _ in stats.errors) == list(range(90, 100))
+    assert all("rows.npy" in text for _, _, text in stats.errors)
+
+
+def test_stats_keep_the_errors_of_closed_engines(tmp_path):
+    """Of two engines of a loader, one is closed when both iterators have ended."""
+    for i in range(5):
+        (tmp_path / f"{i}").write_bytes(b"%d" % i)
+    dataset = leat_data.Files([tmp_path / f"{i}" for i in range(6)], value="int")  # 5 is missing
+    loader = leat.DataLoader(dataset, 2, on_error="skip", threads=1)
+    first, second = iter(loader), iter(loader)
+    assert [len(list(first)), len(list(second))] == [3, 3]
+    stats = loader.stats()
+    assert stats.threads == 1 and stats.bad_samples == 2
+    assert [index for _, index, _ in stats.errors] == [5, 5]
 
 
 def test_a_policy_without_effect_is_refused():
     loader = leat.DataLoader(Rows(5), on_error="skip")
-    with pytest.raises(ValueError, match="on_error='skip' needs .* code of its own"):
+    with pytest.raises(ValueError, match="on_error='skip' needs .* Python code of its own"):
         next(iter(loader))
     with pytest.raises(ValueError, match="order='quasi' needs"):
         next(iter(leat.DataLoader(Rows(5), order="quasi")))
@@ -171,7 +183,7 @@ def same(one, other):
 def test_datasets_are_torch_datasets(name, tmp_path):
     dataset = tensors_of(tmp_path)[name]
     loader = leat.DataLoader(dataset, 4)
-    assert isinstance(dataset, Dataset) and loader.plan().lowered, loader.plan()
+    assert isinstance(dataset, Dataset) and loader.plan().runs_in_c, loader.plan()
     through_torch = list(torch.utils.data.DataLoader(dataset, 4))
     assert same(list(loader), through_torch)
     copied = pickle.loads(pickle.dumps(dataset))
@@ -288,7 +300,7 @@ def test_mutated_npy_are_refused_or_read_as_numpy_reads_them(tmp_path, kind):
     read, refused = outcomes(
         path,
         lambda: leat_data.Npy(path),
-        lambda: Truth(map(leat_data.arrays._of_row, numpy.load(path, mmap_mode="r"))),
+        lambda: Truth(map(tensor_of_row, numpy.load(path, mmap_mode="r"))),
         changed(raw, range(written), kind),
     )
     assert read + refused == 200 and read > 0 and refused > 100
@@ -315,9 +327,7 @@ def npz_truth(path, arrays):
     except zipfile.BadZipFile as error:
         assert "Bad CRC-32" in str(error)
     rows = zip(*arrays.values())
-    return Truth(
-        dict(zip(arrays, map(leat_data.arrays._of_row, map(numpy.asarray, row)))) for row in rows
-    )
+    return Truth(dict(zip(arrays, map(tensor_of_row, map(numpy.asarray, row)))) for row in rows)
 
 
 def test_mutated_npz_are_refused_or_read_as_numpy_reads_them(tmp_path):
@@ -489,7 +499,7 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
     datasets = [names["data"]] if "data" in names else []
     assert loaders or datasets
     for loader in loaders + [leat.DataLoader(dataset, 4) for dataset in datasets]:
-        assert loader.plan().lowered, loader.plan()
+        assert loader.plan().runs_in_c, loader.plan()
     if "inputs" in names:
         assert torch.equal(names["inputs"][:, 1:], names["targets"][:, :-1])
     if "rest" in names:

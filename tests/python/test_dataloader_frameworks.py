@@ -45,7 +45,7 @@ def test_lightning():
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, **quiet)
     trainer.fit(model, loader)
-    assert loader.plan().lowered and loader.stats().batches >= 2 * 6
+    assert loader.plan().runs_in_c and loader.stats().batches >= 2 * 6
     assert sorted(model.seen) == sorted(2 * list(range(23)))
 
 
@@ -71,5 +71,5 @@ def test_hugging_face(tmp_path):
     options = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True}
     arguments = transformers.TrainingArguments(os.fspath(tmp_path), num_train_epochs=2, **options)
     Trainer(Model(), arguments).train()
-    assert loader.plan().lowered and loader.stats().batches == 2 * 6
+    assert loader.plan().runs_in_c and loader.stats().batches == 2 * 6
     assert sorted(seen) == sorted(2 * list(range(23)))

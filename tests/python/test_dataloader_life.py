@@ -4,6 +4,7 @@ import copy
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -18,6 +19,7 @@ from loader_kit import (
     over,
     resident_bytes,
     run_script,
+    thread_ids,
     threads_now,
     threads_settle,
 )
@@ -69,11 +71,10 @@ def test_a_thousand_loaders():
 def test_one_engine_serves_all_epochs():
     loader = over(1000, 10, True, threads=2)
     list(loader)
-    before, engine = threads_now(), loader._leat_shared.resting
+    threads = thread_ids()
     for _ in range(10):
         list(loader)
-    assert threads_settle(before) and loader._leat_shared.resting is engine is not None
-    assert loader.stats().batches == 1100
+    assert thread_ids() == threads and loader.stats().batches == 1100
 
 
 @pytest.mark.clocked
@@ -156,8 +157,7 @@ def test_an_interpreter_ends_in_the_middle():
     assert (out, err, run.returncode) == ("3\n", "", 0)
 
 
-def test_several_threads_may_ask():
-    """stats() and state_dict() while another thread iterates; two iterators in two threads."""
+def test_stats_and_state_dict_while_other_threads_iterate():
     loader = over(50000, 10, True, seed=1)
     seen, errors = [], []
 
@@ -178,17 +178,30 @@ def test_several_threads_may_ask():
     assert not errors and seen == [list(range(50000))] * 2
 
 
-def test_an_engine_begins_while_others_are_counted():
-    """stats() walks over the engines under a lock, in which none may join them."""
-    loader = over(1000, 10)
-    counts = loader._leat_shared.counts
-    begins = threading.Thread(target=lambda: numbers(loader))
-    with counts.lock:
-        begins.start()
-        begins.join(0.5)
-        assert not list(counts.running)
-    begins.join()
-    assert loader.stats().batches == 100
+def test_stats_while_engines_are_made_and_closed():
+    """Each pass over two iterators at once makes one engine and closes another."""
+    loader = over(40, 10)
+    errors, done = [], threading.Event()
+
+    def ask():
+        try:
+            while not done.is_set():
+                loader.stats()
+        except Exception as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        asking.start()
+        for _ in range(200):
+            assert list(zip(iter(loader), iter(loader)))
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        asking.join()
+    assert not errors and loader.stats().batches == 200 * 2 * 4
 
 
 # ---- Memory.

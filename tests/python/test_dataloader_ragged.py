@@ -79,7 +79,7 @@ def test_ragged(name, collate):
             dataset[beyond]
     assert dataset.lengths().tolist() == LENGTHS
     loader = leat.DataLoader(dataset, 4, collate_fn=collate)
-    assert loader.plan().lowered, loader.plan()
+    assert loader.plan().runs_in_c, loader.plan()
     through_torch = list(torch.utils.data.DataLoader(dataset, 4, collate_fn=collate))
     assert same(list(loader), through_torch)
     copied = pickle.loads(pickle.dumps(dataset))
@@ -119,7 +119,7 @@ def test_samples_without_anything():
     ):
         assert len(dataset) == 2 and len(dataset[1]) == 0
         loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
-        assert loader.plan().lowered, loader.plan()
+        assert loader.plan().runs_in_c, loader.plan()
         assert same(
             list(loader), list(torch.utils.data.DataLoader(dataset, 2, collate_fn=leat.Pad()))
         )
@@ -135,7 +135,7 @@ def test_tensors_that_are_more_than_their_values_are_left_to_torch():
     ):
         dataset = leat_data.Ragged((values, [0, 2, 6]))
         loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
-        assert not loader.plan().lowered
+        assert not loader.plan().runs_in_c
         with pytest.raises(TypeError, match="field 0"):
             dataset.source()
 
@@ -192,7 +192,7 @@ def test_documents(corpus):
         with pytest.raises(IndexError):
             dataset[5]
         loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
-        assert loader.plan().lowered, loader.plan()
+        assert loader.plan().runs_in_c, loader.plan()
         through_torch = list(torch.utils.data.DataLoader(dataset, 2, collate_fn=leat.Pad()))
         assert same(list(loader), through_torch)
         copied = pickle.loads(pickle.dumps(dataset))
@@ -288,7 +288,7 @@ def test_packed_rows_are_the_joined_documents(corpus, length, separator, last):
             assert list(leat.DataLoader(dataset)) == []
             continue
         loader = leat.DataLoader(dataset, 3)
-        assert loader.plan().lowered, loader.plan()
+        assert loader.plan().runs_in_c, loader.plan()
         assert same(list(loader), list(torch.utils.data.DataLoader(dataset, 3)))
         copied = pickle.loads(pickle.dumps(dataset))
         assert same(list(leat.DataLoader(copied, 3)), list(loader))
@@ -355,5 +355,5 @@ def test_a_subset_of_ragged(corpus):
     _, documents = corpus
     dataset = Subset(leat_data.Ragged(documents), [4, 2, 0])
     loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
-    assert loader.plan().lowered, loader.plan()
+    assert loader.plan().runs_in_c, loader.plan()
     assert same(list(loader), list(torch.utils.data.DataLoader(dataset, 2, collate_fn=leat.Pad())))

@@ -34,7 +34,7 @@ def test_plan_says_how():
     text = str(leat.DataLoader(torch.arange(10), 2, device="cuda", device_memory=4096).plan())
     assert "at most 4096 bytes" in text
     through_torch = leat.DataLoader([1, 2], 2, device="cuda").plan()
-    assert "moved from page-locked memory on a stream of its own" in str(through_torch)
+    assert "moved from page-locked memory on a separate stream" in str(through_torch)
     assert ("device", "cpu", "C") in leat.DataLoader(torch.arange(10), 2, device="cpu").plan().rows
 
 

@@ -70,7 +70,7 @@ def check(path, *names, **options):
             equal(leaf, rows[number])
     where = torch.arange(len(dataset))
     loader = leat.DataLoader(dataset, batch_size=7, shuffle=True, order="window", seed=1, threads=2)
-    assert loader.plan().lowered
+    assert loader.plan().runs_in_c
     batches = [[batch] if len(names) == 1 else batch for batch in loader]
     order = leat.DataLoader(leat_data.Tensors(where), batch_size=7, shuffle=True, seed=1)
     assert sum(len(batch[0]) for batch in batches) == len(dataset) == len(order.dataset)

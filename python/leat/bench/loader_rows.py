@@ -207,7 +207,7 @@ class Copies:
 
     def is_leat(self):
         """Whether leat already makes the user's batches."""
-        return hasattr(self.loader, "_by_engine") and self.loader._by_engine()
+        return hasattr(self.loader, "_leat_runs_in_c") and self.loader._leat_runs_in_c()
 
     def can_leat(self):
         """Whether leat would make them: for a training that copies to a device, where its batches
@@ -218,7 +218,7 @@ class Copies:
         if self.way.device is None or not plain:
             return False
         try:
-            return self.make_leat()._by_engine()
+            return self.make_leat()._leat_runs_in_c()
         except Exception:
             return False
 

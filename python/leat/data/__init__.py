@@ -36,5 +36,5 @@ __all__ = [
     "Tokens",
 ]
 
-# What loader/engine_select.py asks for lowered(); a subclass may have code of its own.
+# What loader/engine_select.py asks for engine_spec(); a subclass may have code of its own.
 CLASSES = (Documents, Files, Hdf5, Lmdb, Npy, Packed, Ragged, Tar, Tensors, Tokens)

@@ -12,7 +12,13 @@ from torch.utils.data import Dataset
 
 from leat import _engine
 from leat.data.structured import Structured, as_tensor, one_index, structure_of
-from leat.loader.engine_spec import NAMES, Lowered, lowered_tensors, only, shapes
+from leat.loader.engine_spec import (
+    NAMES,
+    EngineSpec,
+    describe_rows,
+    single_field,
+    spec_of_tensors,
+)
 
 
 class Tensors(Structured):
@@ -37,8 +43,8 @@ class Tensors(Structured):
     def __len__(self):
         return self.leaves[0].shape[0]
 
-    def lowered(self):
-        return lowered_tensors(self.leaves, self.build_batch, "Tensors")
+    def engine_spec(self):
+        return spec_of_tensors(self.leaves, self.build_batch, "Tensors")
 
 
 class Npy(Structured):
@@ -69,7 +75,7 @@ class Npy(Structured):
 
     def __getitem__(self, index):
         index = one_index(index, len(self))
-        return self.build([_of_row(array[index]) for array in self._arrays])
+        return self.build([tensor_of_row(array[index]) for array in self._arrays])
 
     def build_batch(self, leaves):
         batch = [
@@ -87,7 +93,7 @@ class Npy(Structured):
             if damaged is not None:
                 raise ValueError(f"{path}: {damaged} is damaged: its checksum is another")
 
-    def lowered(self):
+    def engine_spec(self):
         arrays = self._arrays
         for (path, _, _), array in zip(self.leaves, arrays):
             dtype = array.dtype
@@ -100,9 +106,9 @@ class Npy(Structured):
             if array.size == 0:
                 return f"{path} is empty"
         parts = tuple((os.fsencode(path), offset, size) for path, offset, size in self.leaves)
-        text = f"Npy, mapped: {shapes(arrays)}, {len(self)} samples"
+        text = f"Npy, mapped: {describe_rows(arrays)}, {len(self)} samples"
         key = ("npy", parts, id(arrays))
-        return Lowered(key, lambda: _engine.source_npy(parts), self.build_batch, text)
+        return EngineSpec(key, lambda: _engine.source_npy(parts), self.build_batch, text)
 
     def __getstate__(self):  # a map is not pickled with its contents
         return {key: value for key, value in self.__dict__.items() if key != "_arrays"}
@@ -211,11 +217,11 @@ def _map_part(path, offset, size):
     return numpy.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
 
-def _of_row(row):
+def tensor_of_row(row):
     """A tensor with a copy of a row, in the byte order of the machine, which torch wants; a dict of
     them for a structured one."""
     if row.dtype.names:
-        return {name: _of_row(row[name]) for name in row.dtype.names}
+        return {name: tensor_of_row(row[name]) for name in row.dtype.names}
     row = numpy.asarray(row)
     return torch.from_numpy(numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C"))
 
@@ -285,7 +291,7 @@ class Tokens(Dataset):
     def __getitems__(self, indices):
         return [self[index] for index in indices]
 
-    def lowered(self):
+    def engine_spec(self):
         if not len(self):
             return "there is not one whole slice in the file"
         dtype = getattr(_engine, "DTYPE_" + self.dtype)
@@ -294,7 +300,7 @@ class Tokens(Dataset):
         given = (path, index, dtype, self.offset, self.length, self.stride)
         text = f"Tokens, mapped: {self.dtype}, {len(self)} slices of {self.length} as int64"
         key = ("tokens", given, id(self._tokens))
-        return Lowered(key, lambda: _engine.source_tokens(*given), only, text)
+        return EngineSpec(key, lambda: _engine.source_tokens(*given), single_field, text)
 
     def __getstate__(self):
         return {key: value for key, value in self.__dict__.items() if key != "_tokens"}

@@ -62,8 +62,8 @@ class Hdf5(Values):
                 self.cache_bytes,
             )
 
-    def lowered(self):
-        return super().lowered() if len(self) else f"{self.path} has no samples"
+    def engine_spec(self):
+        return super().engine_spec() if len(self) else f"{self.path} has no samples"
 
 
 def _libraries():

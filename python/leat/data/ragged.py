@@ -14,7 +14,7 @@ from torch.utils.dlpack import from_dlpack
 
 from leat import _engine
 from leat.data.structured import Structured, as_tensor, one_index, structure_of
-from leat.loader.engine_spec import DTYPES, Lowered, only, unfit
+from leat.loader.engine_spec import DTYPES, EngineSpec, single_field, why_not_plain
 
 
 class Ragged(Structured):
@@ -62,7 +62,7 @@ class Ragged(Structured):
 
     def _unfit(self):
         for number, (values, offsets) in enumerate(self.leaves):
-            reason = unfit(values)
+            reason = why_not_plain(values)
             if reason == "is empty" and offsets is not None and 0 not in values.shape[1:]:
                 continue  # samples may all be empty
             if reason:
@@ -75,7 +75,7 @@ class Ragged(Structured):
             for v, o in self.leaves
         )
 
-    def lowered(self):
+    def engine_spec(self):
         reason = self._unfit() or (None if len(self) else "there are no samples")
         if reason:
             return reason
@@ -84,7 +84,7 @@ class Ragged(Structured):
         shown = ", ".join(_shown(*leaf) for leaf in self.leaves[:4])
         more = f" and {len(self.leaves) - 4} more" if len(self.leaves) > 4 else ""
         text = f"Ragged in memory: {shown}{more}, {len(self)} samples"
-        return Lowered(key, self.source, self.build_batch, text, variable)
+        return EngineSpec(key, self.source, self.build_batch, text, variable)
 
 
 def _is_namedtuple(value):
@@ -191,12 +191,12 @@ class Documents(Dataset):
         """As the tokens lie in the file: whoever takes them from here makes them wider itself."""
         return self._source_of(_engine.DTYPE_raw)
 
-    def lowered(self):
+    def engine_spec(self):
         if not len(self):
             return "there are no documents in the file"
         source = self._source
         text = f"Documents, mapped: {source.text}"
-        return Lowered(("documents", id(source)), lambda: source, only, text, (0,))
+        return EngineSpec(("documents", id(source)), lambda: source, single_field, text, (0,))
 
     def __getstate__(self):  # a mapping is not pickled
         return {"path": self.path, "index": self.index}
@@ -265,12 +265,12 @@ class Packed(Dataset):
         columns = [from_dlpack(capsule).unbind() for capsule in self._source.read(indices)]
         return [self.build(leaves) for leaves in zip(*columns)]
 
-    def lowered(self):
+    def engine_spec(self):
         if not len(self):
             return "there is not one whole row of tokens"
         source = self._source
         text = f"Packed, {type(self.dataset).__name__}: {source.text}"
-        return Lowered(("packed", id(source)), lambda: source, self.build, text)
+        return EngineSpec(("packed", id(source)), lambda: source, self.build, text)
 
     def __getstate__(self):
         return {key: value for key, value in self.__dict__.items() if key != "_source"}

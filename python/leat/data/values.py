@@ -23,7 +23,7 @@ from torch.utils import dlpack
 from torch.utils.data import Dataset
 
 from leat import _engine
-from leat.loader.engine_spec import NAMES, Lowered
+from leat.loader.engine_spec import NAMES, EngineSpec
 
 _KINDS = {
     "bytes": _engine.CODEC_BYTES,
@@ -190,7 +190,7 @@ class Values(Dataset):
         columns = [value.samples(field) for value, field in zip(self.values, fields)]
         return [self.build(leaves) for leaves in zip(*columns)]
 
-    def lowered(self):
+    def engine_spec(self):
         if any(value.name == "torch" for value in self.values if isinstance(value, Value)):
             return "values written by torch.save() are read by torch.load(), one at a time"
         source = self._source
@@ -198,7 +198,7 @@ class Values(Dataset):
         as_bytes = [i for i, value in enumerate(self.values) if value.as_bytes]
         # The source is what was opened: a loader reads the very one that the dataset does.
         key = (type(self).__name__, id(source))
-        return Lowered(key, lambda: source, self.build_batch, source.text, variable, as_bytes)
+        return EngineSpec(key, lambda: source, self.build_batch, source.text, variable, as_bytes)
 
     def __getstate__(self):  # a source is opened anew where it is unpickled
         return {key: value for key, value in self.__dict__.items() if key != "_source"}

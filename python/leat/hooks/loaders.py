@@ -116,7 +116,7 @@ def describe(loader, where, name=None):
     if batch_size is None:
         batch_size = getattr(get("batch_sampler"), "batch_size", None)
     # Batches of leat's own engine are made by its threads, whatever num_workers says.
-    by_engine = get("_by_engine")
+    by_engine = get("_leat_runs_in_c")
     workers = None if by_engine is not None and by_engine() else get("num_workers")
     title = name or _title(type(loader if dataset is None else dataset))
     return (

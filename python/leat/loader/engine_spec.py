@@ -1,7 +1,8 @@
-"""What a dataset that can be read in C tells the loader about itself.
+"""EngineSpec: how the engine reads a dataset and what becomes of its batches.
 
-Each class of leat.data has a method lowered(), which gives a Lowered, or the reason why it cannot be
-read in C as one sentence; loader/engine_select.py asks it, and knows torch's own datasets itself.
+Each class of leat.data has a method engine_spec(). It returns an EngineSpec, or one sentence that
+says why the engine cannot read the dataset. engine_select.py calls it, and makes the spec of torch's
+own datasets itself.
 """
 
 import torch
@@ -9,15 +10,15 @@ from torch.utils import dlpack
 
 from leat import _engine
 
-# Types the engine, torch and numpy call by one name.
+# Types that have one name in the engine, torch and numpy.
 NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 "
     "complex64 complex128"
 ).split()
 
 
-def _handed_over(name):
-    """Whether this torch takes tensors of the type by DLPack: bools and unsigned ones came late."""
+def _has_dlpack(name):
+    """Whether this torch takes tensors of the type by DLPack: older ones refuse bool and uint16."""
     try:
         dlpack.from_dlpack(dlpack.to_dlpack(torch.zeros(1, dtype=getattr(torch, name))))
         return True
@@ -25,69 +26,73 @@ def _handed_over(name):
         return False
 
 
-NAMES = [name for name in NAMES if _handed_over(name)]
+NAMES = [name for name in NAMES if _has_dlpack(name)]
 DTYPES = {getattr(torch, name): getattr(_engine, "DTYPE_" + name) for name in NAMES}
 
 
-class Lowered:
-    """What the engine is to do.
-
-    source()  makes the engine's source; `key` is equal as long as it would make the same one
-    build     makes a batch of what the engine gives of each field, as default_collate would
-    variable  numbers of the fields whose samples differ in length
-    as_bytes  those of them whose samples are bytes, not tensors: default_collate leaves a list
-    order     the engine's order, or None: the indices come from torch's samplers
-    through   None, or the indices of a Subset as a tensor
-    ahead     whether indices may be drawn ahead of the consumer
-    layout    None, or the leat.Pad or leat.Concat that the engine does
-    version   None, or something that changes when torch writes to the data: while it does not, a
-              copy of the data is as good
+class EngineSpec:
+    """
+    key              equal for two specs when source() would make the same source
+    make_source()    makes the engine's source
+    build_batch      makes a batch of the engine's fields, as default_collate would
+    text             one line for plan()
+    variable_fields  numbers of the fields whose samples differ in length
+    bytes_fields     those of them whose samples are bytes: default_collate leaves a list
+    order            the engine's order; None: torch's samplers give the indices
+    order_text       the same for plan()
+    subset           the indices of a Subset as a tensor, or None
+    prefetch         whether indices may be drawn ahead of the consumer
+    layout           the leat.Pad or leat.Concat that the engine applies, or None
+    version          changes when torch writes to the data, so that a copy of the data can be
+                     reused while it is equal; None: unknown
     """
 
-    def __init__(self, key, source, build, text, variable=(), as_bytes=()):
+    def __init__(self, key, make_source, build_batch, text, variable_fields=(), bytes_fields=()):
         self.key = key
-        self.source = source
-        self.build = build
+        self.make_source = make_source
+        self.build_batch = build_batch
         self.text = text
-        self.variable = tuple(variable)
-        self.as_bytes = tuple(as_bytes)
+        self.variable_fields = tuple(variable_fields)
+        self.bytes_fields = tuple(bytes_fields)
         self.order = None
         self.order_text = ""
-        self.through = None
-        self.ahead = True
+        self.subset = None
+        self.prefetch = True
         self.layout = None
         self.version = None
 
 
-def only(leaves):
-    return leaves[0]
+def single_field(fields):
+    """build_batch of a dataset whose samples are one tensor."""
+    return fields[0]
 
 
-def lowered_tensors(tensors, build, name):
+def spec_of_tensors(tensors, build_batch, name):
     tensors = tuple(tensors)
     if not tensors:
         return "there are no tensors"
     fields = []
     for number, tensor in enumerate(tensors):
-        reason = unfit(tensor)
+        reason = why_not_plain(tensor)
         if reason:
             return f"tensor {number} {reason}" if len(tensors) > 1 else f"the tensor {reason}"
         size = tensor.element_size()
-        strides = tuple(step * size for step in tensor.stride())
+        strides = tuple(stride * size for stride in tensor.stride())
         fields.append((None, DTYPES[tensor.dtype], tensor.data_ptr(), tuple(tensor.shape), strides))
     if len({tensor.shape[0] for tensor in tensors}) > 1:
         return "the tensors have different lengths"
     fields = tuple(fields)
-    key = ("memory", fields)
-    text = f"{name} in memory: {shapes(tensors)}, {tensors[0].shape[0]} samples"
-    found = Lowered(key, lambda: _engine.source_memory(fields, tensors), build, text)
+    text = f"{name} in memory: {describe_rows(tensors)}, {tensors[0].shape[0]} samples"
+    spec = EngineSpec(
+        ("memory", fields), lambda: _engine.source_memory(fields, tensors), build_batch, text
+    )
     if not any(tensor.is_inference() for tensor in tensors):
-        found.version = tuple(tensor._version for tensor in tensors)
-    return found
+        spec.version = tuple(tensor._version for tensor in tensors)
+    return spec
 
 
-def unfit(tensor):
-    """Why default_collate would make more of its rows than their values; None if it would not."""
+def why_not_plain(tensor):
+    """Why the rows of a tensor are more than their stored values; None if they are not."""
     if type(tensor) is not torch.Tensor:
         return f"is a {type(tensor).__qualname__}"
     if tensor.layout is not torch.strided:
@@ -99,7 +104,7 @@ def unfit(tensor):
     if tensor.dtype not in DTYPES:
         return f"has the type {tensor.dtype}"
     if tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
-        return "has values that are not stored as they are"
+        return "is conjugated, negated or quantized"
     if tensor.dim() == 0 or tensor.dim() > 16:
         return f"has {tensor.dim()} dimensions"
     if tensor.numel() == 0:
@@ -107,11 +112,12 @@ def unfit(tensor):
     return None
 
 
-def shapes(tensors):
+def describe_rows(tensors):
+    """ "float32[3x8], int64[]": type and shape of a row of each; the first four."""
+
     def one(tensor):
         shape = "x".join(map(str, tensor.shape[1:]))
-        dtype = "struct" if getattr(tensor.dtype, "names", None) else str(tensor.dtype)
-        return f"{dtype.replace('torch.', '')}[{shape}]"
+        return f"{str(tensor.dtype).replace('torch.', '')}[{shape}]"
 
-    some = ", ".join(one(tensor) for tensor in tensors[:4])
-    return some if len(tensors) <= 4 else f"{some} and {len(tensors) - 4} more"
+    shown = ", ".join(one(tensor) for tensor in tensors[:4])
+    return shown if len(tensors) <= 4 else f"{shown} and {len(tensors) - 4} more"

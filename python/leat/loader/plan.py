@@ -1,18 +1,20 @@
-"""What leat.DataLoader says of itself: the plan before, the figures after."""
+"""What leat.DataLoader.plan() returns: which parts run in C and which through torch, and why."""
 
-import threading
-import weakref
+from leat.loader import engine_iterator
 
 
 class Plan:
-    """What will run. `lowered` tells whether the engine makes the batches, `reasons` why not, and
-    `rows` the parts as (part, what, where), where is 'C' or 'torch'; str() is for reading."""
+    """
+    runs_in_c   whether the engine makes the batches
+    reasons     why it does not
+    rows        (part, what, where), where is 'C' or 'torch'
+    """
 
     def __init__(self, title, rows, reasons=()):
         self.title = title
         self.rows = tuple(rows)
         self.reasons = tuple(reasons)
-        self.lowered = not self.reasons
+        self.runs_in_c = not self.reasons
 
     def __str__(self):
         widest = max(len(what) for _, what, _ in self.rows)
@@ -25,102 +27,80 @@ class Plan:
         return "\n".join(lines)
 
     def __repr__(self):
-        return f"<plan: {'C' if self.lowered else 'torch'}, {self.title}>"
+        return f"<plan: {'C' if self.runs_in_c else 'torch'}, {self.title}>"
 
 
-# Of an engine's figures, those that add up over engines.
-SUMS = (
-    "batches samples bytes waits wait_ns help_ns order_ns read_ns layout_ns idle_ns ready_sum "
-    "errors full pace_changes"
-).split()
-NOW = "threads ahead slots slots_held slot_bytes memory_bytes memory_most_bytes".split()
+def plan_of(loader, spec, reasons):
+    title = f"{type(loader).__qualname__} over {type(loader.dataset).__qualname__}"
+    rank, world_size = loader._leat_world()
+    share = f", rank {rank} of {world_size}" if world_size > 1 else ""
+    if spec is None:
+        return Plan(title, _torch_rows(loader, share), reasons)
+    return Plan(title, _engine_rows(loader, spec, share))
 
 
-class Counts:
-    """What the loader's iterators and engines add up."""
-
-    def __init__(self):
-        self.batches = 0  # through torch
-        self.wait_ns = 0
-        self.ended = dict.fromkeys(SUMS, 0)  # engines that are no more
-        self.ended_ns = 0
-        self.errors = []
-        self.running = weakref.WeakSet()
-        # An engine is either counted while it runs or folded when it ends. Reentrant: the end may
-        # come by the garbage collector, at any time.
-        self.lock = threading.RLock()
-
-    def fold(self, core):
-        """The last figures of an engine. Lock held."""
-        figures = core.stats()
-        for name in SUMS:
-            self.ended[name] += figures[name]
-        self.ended_ns += figures["elapsed_ns"]
-        self.errors += core.errors(0)
-
-    def stats(self):
-        with self.lock:
-            live = [running.core for running in list(self.running) if running.core is not None]
-            figures = [core.stats() for core in live]
-            errors = list(self.errors)
-            for core in live:
-                errors += core.errors(0)
-            sums = {name: self.ended[name] + sum(f[name] for f in figures) for name in SUMS}
-            elapsed_ns = self.ended_ns + sum(f["elapsed_ns"] for f in figures)
-        sums["batches"] += self.batches
-        sums["wait_ns"] += self.wait_ns
-        now = {name: sum(f[name] for f in figures) for name in NOW}
-        return Stats(sums, now, elapsed_ns, errors, figures[-1]["pace"] if figures else None)
-
-    def pace(self):
-        """(threads, why) of an engine that is there; None: none is."""
-        with self.lock:
-            for running in list(self.running):
-                if running.core is not None:
-                    figures = running.core.stats()
-                    return figures["threads"], figures["pace"]
-        return None
+def _torch_rows(loader, share):
+    order = "torch's" if loader._leat_shared.own_order else "the given sampler's"
+    workers = f"{loader.num_workers} worker processes" if loader.num_workers else "none"
+    return [
+        ("source", type(loader.dataset).__qualname__, "torch"),
+        ("order", order + share, "torch"),
+        ("batch", f"collate_fn {name_of(loader.collate_fn)}", "torch"),
+        ("workers", workers, "torch"),
+        ("device", _device(loader, None)[0], "torch"),
+    ]
 
 
-class Stats:
-    """Figures since the loader was made. Times are in seconds; those of stages are summed over the
-    threads. What torch's own machinery does is not seen but for batches and wait_s."""
+def _engine_rows(loader, spec, share):
+    size = loader.batch_size
+    if size is None:
+        size = getattr(loader.batch_sampler, "batch_size", None) or "as given"
+    dropped = ", an incomplete last one is dropped" if loader.drop_last else ""
+    budget = loader.memory_budget
+    limit = "a quarter of the memory" if budget is None else f"{budget} bytes"
+    return [
+        ("source", spec.text, "C"),
+        ("order", spec.order_text + share, "torch" if spec.order is None else "C"),
+        ("decode", spec.make_source().decode, "C"),
+        ("batch", f"{size}, {_collation(spec)}{dropped}", "C"),
+        ("threads", _threads(loader), "C"),
+        ("memory", f"at most {limit}", "C"),
+        ("device", *_device(loader, spec)),
+    ]
 
-    def __init__(self, sums, now, elapsed_ns, errors, pace):
-        self.batches = sums["batches"]
-        self.samples = sums["samples"]
-        self.bytes = sums["bytes"]
-        self.elapsed_s = elapsed_ns / 1e9
-        self.samples_per_s = self.samples / self.elapsed_s if elapsed_ns else float("nan")
-        self.waits = sums["waits"]  # batches that were not ready when asked for
-        self.wait_s = sums["wait_ns"] / 1e9
-        self.help_s = sums["help_ns"] / 1e9  # of wait_s, what the consumer's core worked itself
-        self.order_s = sums["order_ns"] / 1e9
-        self.read_s = sums["read_ns"] / 1e9
-        self.layout_s = sums["layout_ns"] / 1e9
-        self.idle_s = sums["idle_ns"] / 1e9
-        self.ready_mean = sums["ready_sum"] / self.batches if self.batches else float("nan")
-        self.full = sums["full"]
-        self.bad_samples = sums["errors"]
-        self.errors = errors  # (epoch, index, what is wrong with it)
-        self.pace_changes = sums["pace_changes"]  # how often threads or batches ahead were adapted
-        self.pace = pace  # why they are as many as they are; None: no engine is there
-        for name in NOW:
-            setattr(self, name, now[name])
 
-    def __str__(self):
-        return "\n".join(
-            (
-                f"batches  {self.batches}, {self.samples} samples, {self.bytes / 1e6:.1f} MB",
-                f"waited   {self.wait_s:.3f} s in {self.waits} of them",
-                f"stages   order {self.order_s:.3f} s, read {self.read_s:.3f} s, "
-                f"layout {self.layout_s:.3f} s, idle {self.idle_s:.3f} s",
-                f"threads  {self.threads}, {self.ahead} batches ahead; {self.pace or 'none now'}",
-                f"memory   {self.slots} slots, {self.memory_bytes / 1e6:.1f} MB "
-                f"of at most {self.memory_most_bytes / 1e6:.1f}",
-                f"errors   {self.bad_samples}",
-            )
-        )
+def name_of(function):
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
-    def __repr__(self):
-        return f"<stats: {self.batches} batches, waited {self.wait_s:.3f} s>"
+
+def _collation(spec):
+    if spec.layout is not None:
+        return f"collated as {spec.layout!r} does"
+    if spec.variable_fields and set(spec.variable_fields) == set(spec.bytes_fields):
+        return "stacked, bytes in lists, as default_collate does"
+    return "stacked as default_collate does"
+
+
+def _threads(loader):
+    current = loader._leat_shared.counters.threads()
+    if current is not None:
+        return f"{current[0]}, {current[1]}"
+    first = "one less than the cores" if loader.threads is None else str(loader.threads)
+    return f"{first}, then adapted to the training" if loader.autotune else first
+
+
+def _device(loader, spec):
+    """(what, where)."""
+    device = loader.device
+    if device is None or device.type == "cpu":
+        return "cpu", "C"
+    if device.type != "cuda":
+        return str(device), "torch"
+    if spec is None or not engine_iterator.engine_copies_to_device(loader, spec):
+        return f"{device}: moved from page-locked memory on a separate stream", "torch"
+    budget = loader.device_memory
+    limit = "a quarter of its free memory" if budget is None else f"{budget} bytes of it"
+    how = "copied from page-locked slots as they fill"
+    if engine_iterator.may_keep_data_on_device(loader, spec):
+        how = f"gathered there if the data fits, else {how}"
+    return f"{device}: {how}, at most {limit}", "C"

@@ -24,7 +24,7 @@ class Net(nn.Module):
 
 data = TensorDataset(torch.randn(256 * 101, 256), torch.randint(0, 10, (256 * 101,)))
 loader = leat.DataLoader(data, batch_size=256, shuffle=True)
-assert loader.plan().lowered
+assert loader.plan().runs_in_c
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 

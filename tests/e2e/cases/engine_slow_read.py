@@ -31,7 +31,7 @@ folder = tempfile.TemporaryDirectory()
 path = pathlib.Path(folder.name) / "x.npy"
 numpy.save(path, numpy.asfortranarray(numpy.ones((ROWS, WIDTH), dtype=numpy.float32)))
 loader = leat.DataLoader(leat.data.Npy(path), batch_size=1024, shuffle=True, threads=1)
-assert loader.plan().lowered
+assert loader.plan().runs_in_c
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 

@@ -29,7 +29,7 @@ class Thoughtful(Sampler):
 
 data = TensorDataset(torch.randn(256 * 101, 64), torch.randint(0, 10, (256 * 101,)))
 loader = leat.DataLoader(data, batch_size=256, sampler=Thoughtful(len(data)))
-assert loader.plan().lowered
+assert loader.plan().runs_in_c
 model = nn.Linear(64, 10)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
