@@ -52,14 +52,14 @@ def equal(one, other):
         assert one == other
 
 
-def same_batches(dataset, samples, lowered=True, **options):
+def same_batches(dataset, samples, runs_in_c=True, **options):
     """The dataset gives those samples, alone and in batches: through torch and through leat."""
     assert len(dataset) == len(samples)
     for index, sample in enumerate(samples):
         equal(dataset[index], sample)
     equal(dataset[-1], samples[-1])
     loader = leat.DataLoader(dataset, batch_size=7, **options)
-    assert loader.plan().runs_in_c == lowered, loader.plan()
+    assert loader.plan().runs_in_c == runs_in_c, loader.plan()
     expected = list(DataLoader(samples, batch_size=7, **options))
     equal(list(loader), expected)
     equal(list(DataLoader(dataset, batch_size=7, **options)), expected)
@@ -131,17 +131,17 @@ VALUES = {
 def test_values(tmp_path, name):
     """Each kind of value, of LMDB and of files, in the batches torch makes of the samples."""
     spec, samples, encode = VALUES[name]
-    lowered = spec != "torch"
+    runs_in_c = spec != "torch"
     write_lmdb(tmp_path / "data", [(b"%08d" % i, encode(s)) for i, s in enumerate(samples)])
-    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, lowered)
+    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, runs_in_c)
     with_keys = leat.data.Lmdb(tmp_path / "data", spec, keys="int")
-    same_batches(with_keys, list(enumerate(samples)), lowered)
+    same_batches(with_keys, list(enumerate(samples)), runs_in_c)
     for i, sample in enumerate(samples):
         (tmp_path / f"{i:03d}.value").write_bytes(encode(sample))
     files = leat.data.Files(tmp_path, spec, pattern="*.value")
-    same_batches(files, samples, lowered)
+    same_batches(files, samples, runs_in_c)
     labelled = leat.data.Files(files.paths, spec, labels=range(23))
-    same_batches(labelled, list(zip(samples, range(23))), lowered)
+    same_batches(labelled, list(zip(samples, range(23))), runs_in_c)
 
 
 def test_values_of_torch_save_run_through_torch(tmp_path):
@@ -152,7 +152,7 @@ def test_values_of_torch_save_run_through_torch(tmp_path):
     for sample, expected in zip(dataset, samples):
         assert sample["y"] == expected["y"] and torch.equal(sample["x"], expected["x"])
     loader = leat.DataLoader(dataset, batch_size=1)
-    assert "torch.load()" in str(loader.plan()) and not loader.plan().lowered
+    assert "torch.load()" in str(loader.plan()) and not loader.plan().runs_in_c
     assert [batch["x"].shape[1] for batch in loader] == list(range(1, 9))
 
 
@@ -170,10 +170,10 @@ def test_values_of_different_length(tmp_path, spec, encode):
     for i, sample in enumerate(samples):
         (tmp_path / f"{i:03d}.value").write_bytes(encode(sample))
     pad = leat.Pad(lengths=False)
-    lowered = spec != "torch"
-    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, lowered, collate_fn=pad)
+    runs_in_c = spec != "torch"
+    same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, runs_in_c, collate_fn=pad)
     files = leat.data.Files(tmp_path, spec, pattern="*.value")
-    same_batches(files, samples, lowered, collate_fn=pad)
+    same_batches(files, samples, runs_in_c, collate_fn=pad)
 
 
 def test_single_bytes_as_tensors(tmp_path):
