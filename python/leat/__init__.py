@@ -22,7 +22,7 @@ import os
 import sys
 
 from leat import _record
-from leat.hooks import state
+from leat.hooks import process
 
 __all__ = [
     "BucketSampler",
@@ -63,7 +63,7 @@ def __getattr__(name):
 def _recording():
     global _on
     if _on is None:
-        _on = state.open_recorder()
+        _on = process.open_recorder()
     return _on
 
 
@@ -76,11 +76,11 @@ def _compiling():
 def step():
     """Marks the end of a step. With it in the loop, it alone decides what a step is."""
     if not _compiling() and _recording():
-        if state.role != _record.ROLE_MAIN or not state.said.signals & _record.SIGNAL_STEP:
-            state.speak_main()
-            state.signals(_record.SIGNAL_STEP)
-        t = state.now()
-        state.record(_record.STEP, 0, 0, 0, t, t)
+        if process.role != _record.ROLE_MAIN or not process.reported.signals & _record.SIGNAL_STEP:
+            process.take_main_role()
+            process.signals(_record.SIGNAL_STEP)
+        t = _record.now_ns()
+        _record.record(_record.STEP, 0, 0, 0, t, t)
 
 
 class phase:
@@ -95,8 +95,8 @@ class phase:
         if _compiling():
             return self
         if _recording():
-            state.name_id(self.name)
-            _record.phase_begin(state.now())
+            process.name_id(self.name)
+            _record.phase_begin(_record.now_ns())
         else:
             _record.phase_begin(0)
         return self
@@ -107,7 +107,7 @@ class phase:
         t0 = _record.phase_end()
         if t0:
             flags = 0 if kind is None else _record.FLAG_ERROR
-            state.record(_record.NAMED, flags, state.name_id(self.name), 0, t0)
+            _record.record(_record.NAMED, flags, process.name_id(self.name), 0, t0)
         return False
 
     def __call__(self, function):

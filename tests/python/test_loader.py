@@ -441,3 +441,13 @@ def test_an_iterator_in_the_place_of_another_is_not_taken_for_it(train):
     for (loader, _), counts in whole.items():
         batches = [min(4, sizes[loader] - at) for at in range(0, sizes[loader], 4)]
         assert counts == [*batches, 0][: len(counts)], (loader, counts)
+
+
+def test_call_site_of_leats_own_loader(train):
+    """The user's line, not one of leat's package."""
+    run = train("""
+    import leat
+    for batch in leat.DataLoader(Rows(4), batch_size=2): pass
+    """)
+    (loader,) = run.main.loaders
+    assert loader.where.startswith("script.py:")

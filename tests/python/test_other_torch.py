@@ -117,7 +117,7 @@ def test_tasks_of_an_iterator(train, kind, late):
 def test_iterators_without_what_is_asked_of_them(train):
     run = train("""
     from types import SimpleNamespace as Fake
-    from leat.hooks import loaders, patch, state
+    from leat.hooks import loaders, patch
     def reported(iterator):
         patch._missing.clear()
         queue = loaders._queue_of(iterator, fresh=True)

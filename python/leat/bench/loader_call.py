@@ -9,7 +9,7 @@ import sys
 import weakref
 
 from leat.bench import device_copies
-from leat.hooks import state
+from leat.hooks import text, user_code
 
 _MOST_WORDS = 160
 _calls = weakref.WeakKeyDictionary()  # loader -> (where, name, [[argument, expression]])
@@ -23,7 +23,7 @@ def remember(loader, args, kwargs):
         call = None
         if frame is not None:
             path, line = frame.f_code.co_filename, frame.f_lineno
-            where = state.place(path, line, 180)
+            where = user_code.call_site(path, line, 180)
             name, call = _read_call(path, line, type(loader), kwargs)
         if call is None:
             call = _spell(loader, args, kwargs)
@@ -34,7 +34,7 @@ def remember(loader, args, kwargs):
 
 def _users_frame():
     frame = sys._getframe(2)
-    while frame is not None and state.is_library(frame.f_code.co_filename):
+    while frame is not None and user_code.is_library(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -95,17 +95,17 @@ def _value(name, value):
 
 
 def one_line(error):
-    """An exception in a line. What torch wraps around one of a worker is taken off."""
-    text = str(error).strip()
+    """An exception in one line, without what torch adds to an exception of a worker."""
+    message = str(error).strip()
     kind = type(error).__name__
-    lines = [line for line in text.splitlines() if line.strip()]
-    if "DataLoader worker process" in text and lines:
-        text = lines[-1]
+    lines = [line for line in message.splitlines() if line.strip()]
+    if "DataLoader worker process" in message and lines:
+        message = lines[-1]
     else:
-        text = f"{kind}: {lines[0]}" if lines else kind
-    text = text.replace("RuntimeError: DataLoader worker", "worker")
-    text = re.sub(r" \(pid(\(s\))? [\d, ]+\)", "", text)
-    return state.text(text, _MOST_WORDS)
+        message = f"{kind}: {lines[0]}" if lines else kind
+    message = message.replace("RuntimeError: DataLoader worker", "worker")
+    message = re.sub(r" \(pid(\(s\))? [\d, ]+\)", "", message)
+    return text.cut(message, _MOST_WORDS)
 
 
 def _length(thing):
@@ -132,7 +132,7 @@ def describe(torch, loader, copies):
     return {
         "pid": os.getpid(),
         "torch": str(torch.__version__),
-        "dataset": state.text(type(loader.dataset).__qualname__, 90),
+        "dataset": text.cut(type(loader.dataset).__qualname__, 90),
         "where": where,
         "call_name": name,
         "call": call,

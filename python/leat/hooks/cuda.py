@@ -5,12 +5,13 @@ the list of things it does at that moment. On a machine without CUDA no method i
 """
 
 from leat import _record
-from leat.hooks import patch, state
+from leat.hooks import patch, process
 from leat.hooks.distributed import make_sync
-from leat.hooks.state import now, record
 from leat.profile import lines
 
 inside = _record.inside
+now = _record.now_ns
+record = _record.record
 FETCH = _record.FETCH
 H2D = _record.H2D
 MEMORY = _record.MEMORY
@@ -35,7 +36,7 @@ def _make_copy(compiling):
             result = original(self, *args, **kwargs)
             if result.is_cuda:
                 t1 = now()
-                if state.said.in_this_process:
+                if process.reported.by_this_process:
                     record(H2D, 0, 0, result.numel() * result.element_size(), t0, t1)
             return result
 
@@ -81,7 +82,7 @@ class Memory:
         device = cuda.current_device()
         if device not in self.devices:
             self.devices[device] = _uuid(self.torch, device)
-            state.fact("devices", ",".join(filter(None, self.devices.values())))
+            process.fact("devices", ",".join(filter(None, self.devices.values())))
         stats = cuda.memory_stats_as_nested_dict(device)
         t = now()  # one moment, one row
         for key, flag in FIGURES:
@@ -113,7 +114,7 @@ def install(torch, tick):
 def _install_now(torch, tick):
     if not tick.active or tick.memory is not None:
         return
-    compiling = state.dynamo_test(torch)
+    compiling = patch.compiling_test(torch)
     copied = patch.patch(torch.Tensor, "to", _make_copy(compiling), "Tensor.to")
     copied |= patch.patch(torch.Tensor, "cuda", _make_copy(compiling), "Tensor.cuda")
     for name in ("item", "cpu", "tolist"):
@@ -127,8 +128,8 @@ def _install_now(torch, tick):
         point = f"cuda.{name}.synchronize"
         synced |= patch.patch(getattr(cuda, name, None), "synchronize", make, point)
     if copied:
-        state.signals(_record.SIGNAL_H2D)
+        process.signals(_record.SIGNAL_H2D)
     if synced:
-        state.signals(_record.SIGNAL_SYNC)
+        process.signals(_record.SIGNAL_SYNC)
     tick.memory = Memory(torch)
     _record.due(0)

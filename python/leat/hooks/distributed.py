@@ -12,10 +12,11 @@ import sys
 import threading
 
 from leat import _record
-from leat.hooks import patch, state
-from leat.hooks.state import now, record
+from leat.hooks import patch, process
 
 begin = _record.begin
+now = _record.now_ns
+record = _record.record
 collective = _record.collective
 end = _record.end
 inside = _record.inside
@@ -62,7 +63,7 @@ def make_sync(name, compiling, mark=lambda begins: None):
             flags = ERROR
             try:
                 mark(True)
-                number = state.name_id(name)
+                number = process.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
@@ -139,8 +140,8 @@ def _make_init(original):
         try:
             dist = sys.modules["torch.distributed"]
             if dist.is_initialized():
-                state.rank(dist.get_rank(), _local_rank(), dist.get_world_size())
-                state.signals(_record.SIGNAL_SYNC)
+                process.rank(dist.get_rank(), _local_rank(), dist.get_world_size())
+                process.signals(_record.SIGNAL_SYNC)
         except Exception:
             pass
         return result
@@ -168,7 +169,7 @@ def install(torch):
     dist = getattr(torch, "distributed", None)
     if dist is None or not dist.is_available():
         return
-    compiling = state.dynamo_test(torch)
+    compiling = patch.compiling_test(torch)
     inner = sys.modules.get("torch.distributed.distributed_c10d")
     for name in COLLECTIVES:
         original = getattr(inner, name, None)

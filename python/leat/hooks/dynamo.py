@@ -14,13 +14,14 @@ import os
 import sys
 
 from leat import _record
-from leat.hooks import patch, state
-from leat.hooks.state import now, record
+from leat.hooks import patch, process
 from leat.hooks.training import optimizers, prepare_for_dynamo
 
 ERROR = _record.FLAG_ERROR
 OPTIMIZER = _record.OPTIMIZER
 begin = _record.begin
+now = _record.now_ns
+record = _record.record
 end = _record.end
 
 
@@ -55,7 +56,7 @@ def install_spans(callback):
     def make_end(original):
         def run_end_callbacks(self, *args, **kwargs):
             if starts:
-                state.speak()
+                process.report()
                 record(_record.COMPILE, 0, 0, 0, starts.pop())
             return original(self, *args, **kwargs)
 
@@ -71,7 +72,7 @@ def _make_call_method(original):
         if name == "_init_group":
             try:
                 # The first optimizer stands for the graph: it has one wrapper, so it is one step.
-                vars(tx.output).setdefault("_leat", optimizers.get(self.value))
+                vars(tx.output).setdefault("_leat", optimizers.number(self.value))
             except Exception:
                 pass
         return original(self, tx, name, args, kwargs)

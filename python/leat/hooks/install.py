@@ -17,8 +17,10 @@ from leat.hooks import (
     dynamo,
     loaders,
     patch,
-    state,
+    process,
+    text,
     training,
+    user_code,
     wrap_loader,  # noqa: F401  (must be in sys.modules when leat is hidden from Dynamo)
 )
 
@@ -58,10 +60,10 @@ def _measure_cost():
     def best(function):
         least = _NEVER
         for _ in range(10):
-            t0 = state.now()
+            t0 = _record.now_ns()
             for _ in range(20):
                 function(None)
-            least = min(least, state.now() - t0)
+            least = min(least, _record.now_ns() - t0)
         return least // 20
 
     cost = best(_record.Backward(bare, _record.NONE)) - best(bare)
@@ -72,12 +74,12 @@ def install(torch):
     """Puts the hooks in if there is somebody to record for. Never raises."""
     global _tick
     try:
-        if _tick is not None or not state.open_recorder():
+        if _tick is not None or not process.open_recorder():
             return
         _tick = _Tick()
         _record.on_tick(_tick)
-        state.fact("python", sys.version.split()[0])
-        state.fact("torch", getattr(torch, "__version__", "?"))
+        process.fact("python", sys.version.split()[0])
+        process.fact("torch", getattr(torch, "__version__", "?"))
     except Exception:
         return
     for part, arguments in (
@@ -89,7 +91,7 @@ def install(torch):
         try:
             part(*arguments)
         except Exception:
-            patch.missing(part.__module__.rpartition("_hooks_")[2])
+            patch.missing(part.__module__.rpartition(".")[2])
     try:
         for name in dynamo.IMPORTED:
             if name in sys.modules:  # some versions of torch bring it along
@@ -97,8 +99,8 @@ def install(torch):
         for name in training.SAVERS:
             if name in sys.modules:
                 saver_imported(sys.modules[name])
-        state.cost(_measure_cost())
-        state.speak()
+        process.cost(_measure_cost())
+        process.report()
         atexit.register(_goodbye)
     except Exception:
         pass
@@ -137,23 +139,23 @@ def describe_exception(error):
     where = ""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
-        if not state.is_library(frame.filename):
-            where = state.place(frame.filename, frame.lineno, 100)
+        if not user_code.is_library(frame.filename):
+            where = user_code.call_site(frame.filename, frame.lineno, 100)
             break
     else:
         if frames:
-            where = state.place(frames[-1].filename, frames[-1].lineno, 100)
+            where = user_code.call_site(frames[-1].filename, frames[-1].lineno, 100)
     words = f"{type(error).__name__}: {error}".strip().rstrip(":")
     room = 256 - len(where) - 3
-    return state.text(words, room) + (f" ({where})" if where else "")
+    return text.cut(words, room) + (f" ({where})" if where else "")
 
 
 def _goodbye():
     """At exit: how it ended, if by an exception, and that nothing more will come."""
     try:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is not None and state.said.in_this_process:
-            state.fact("exception", describe_exception(error))
+        if error is not None and process.reported.by_this_process:
+            process.fact("exception", describe_exception(error))
         _record.close()
     except Exception:
         pass

@@ -14,8 +14,9 @@ import types
 import weakref
 
 from leat import _record
-from leat.hooks import patch, state
+from leat.hooks import patch, process, text, user_code
 from leat.hooks import workers as worker_hooks
+from leat.hooks.object_table import ObjectTable
 
 begin = _record.begin
 end = _record.end
@@ -25,8 +26,8 @@ FETCH = _record.FETCH
 ITER = _record.ITER
 ERROR = _record.FLAG_ERROR
 
-_loaders = state.Serials()  # DataLoader -> id in the recorder's table
-_made_at = state.Serials()  # DataLoader -> file:line, call path
+_loaders = ObjectTable()  # DataLoader -> id in the recorder's table
+_made_at = ObjectTable()  # DataLoader -> file:line, call path
 _by_info = {}  # info -> [[id, weak reference, dataset and call path]]
 _running = set()  # ids of loaders whose last iteration has not come to its end
 
@@ -128,8 +129,8 @@ def describe(loader, where, name=None):
         _flag(get("persistent_workers")),
         iterable,
         int(by_engine is not None),
-        state.text(title, 96),
-        state.text(where, 160),
+        text.cut(title, 96),
+        text.cut(where, 160),
     )
 
 
@@ -140,13 +141,13 @@ def register(loader, where, name=None, path=None):
     dataset by the same calls."""
     info = describe(loader, where, name)
     kin = None if path is None else (id(getattr(loader, "dataset", None)), path)
-    with state.lock:
+    with process.lock:
         for slot in _by_info.setdefault(info, []):
             done = kin is not None and slot[2] == kin and slot[0] not in _running
             if done or slot[1]() is None:
                 slot[1:] = _weakly(loader), kin
                 return slot[0], info[1]
-        number = state.loader_id(info)
+        number = process.loader_id(info)
         _by_info[info].append([number, _weakly(loader), kin])
         return number, info[1]
 
@@ -163,11 +164,11 @@ def _mark(loader):
     """What the Mark of a fresh iteration says: the loader's id, iteration << 32, batch size or 0."""
     known = _loaders.find(loader)
     if known is None:
-        where, path = _made_at.find(loader) or (state.caller(), None)
+        where, path = _made_at.find(loader) or (user_code.caller(), None)
         known = register(loader, where, path=path)
         _loaders.put(loader, known)
     _running.add(known[0])
-    return known[0], state.next_iteration() << 32, max(known[1], 0)
+    return known[0], process.next_iteration() << 32, max(known[1], 0)
 
 
 class _Face:
@@ -189,9 +190,9 @@ def _mark_of(iterator):
         face = _Face(iterator)
         known = _loaders.find(face.dataset)
         if known is None:
-            known = register(face, state.caller())
+            known = register(face, user_code.caller())
             _loaders.put(face.dataset, known)
-        iteration = state.next_iteration() << 32
+        iteration = process.next_iteration() << 32
         mark = Mark(known[0], iteration, max(known[1], 0), _maker_of(iterator))
         iterator._leat = mark
         return mark
@@ -238,7 +239,7 @@ def _make_init(original):
     def __init__(self, *args, **kwargs):
         original(self, *args, **kwargs)
         if _made_at.find(self) is None:
-            _made_at.put(self, (state.caller(), state.call_path()))
+            _made_at.put(self, (user_code.caller(), user_code.call_path()))
 
     return __init__
 
@@ -289,12 +290,12 @@ def _make_next(owner, torch):
 def install(torch):
     from torch.utils.data import dataloader
 
-    compiling = state.dynamo_test(torch)
+    compiling = patch.compiling_test(torch)
     loader = dataloader.DataLoader
     patch.patch(loader, "__init__", _make_init, "DataLoader.__init__")
     patch.patch(loader, "__iter__", _make_iter(compiling), "DataLoader.__iter__")
     base = getattr(dataloader, "_BaseDataLoaderIter", None)
     make = _make_next(base, torch)
     if patch.patch(base, "__next__", make, "_BaseDataLoaderIter.__next__", wraps=False):
-        state.signals(_record.SIGNAL_FETCH)
+        process.signals(_record.SIGNAL_FETCH)
     worker_hooks.install(samples)

@@ -9,7 +9,7 @@ import functools
 import sys
 import types
 
-from leat.hooks import state
+from leat.hooks import process, text
 
 _ABSENT = object()
 _patches = []  # (owner, attribute, wrapper, what was in the owner's own dict or _ABSENT)
@@ -20,7 +20,7 @@ _missing = []
 def missing(point):
     if point not in _missing:
         _missing.append(point)
-        state.fact("missing", state.text(", ".join(_missing), 256))
+        process.fact("missing", text.cut(", ".join(_missing), 256))
 
 
 def patch(owner, attribute, make, point=None, wraps=True):
@@ -72,6 +72,19 @@ def replace(owner, attribute, wrapper, original):
             _patches.append((owner, attribute, wrapper, original))
     except Exception:
         pass
+
+
+def compiling_test(torch):
+    """A function that Dynamo folds to True and that returns False, quickly, everywhere else."""
+    for owner, name in (
+        (getattr(torch, "compiler", None), "is_dynamo_compiling"),
+        (getattr(torch, "compiler", None), "is_compiling"),
+        (getattr(torch, "_utils", None), "is_compiling"),
+    ):
+        found = getattr(owner, name, None)
+        if found is not None:
+            return found
+    return bool
 
 
 def on_remove(function):

@@ -14,17 +14,19 @@ import sys
 import threading
 
 from leat import _record
-from leat.hooks import patch, state
-from leat.hooks.state import now, record
+from leat.hooks import patch, process
+from leat.hooks.object_table import ObjectTable
 
 ERROR = _record.FLAG_ERROR
 OPTIMIZER = _record.OPTIMIZER
 begin = _record.begin
+now = _record.now_ns
+record = _record.record
 end = _record.end
 begin_step = _record.begin_step
 end_step = _record.end_step
 
-optimizers = state.Serials()
+optimizers = ObjectTable()
 
 
 def _nested():
@@ -42,7 +44,7 @@ def _number(optimizer):
     try:
         return optimizer._leat
     except AttributeError:
-        number = optimizers.get(optimizer)
+        number = optimizers.number(optimizer)
         try:
             optimizer._leat = number
         except Exception:
@@ -164,7 +166,7 @@ def make_named(span, name, compiling):
             number = 0
             flags = ERROR
             try:
-                number = state.name_id(name)
+                number = process.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
@@ -191,22 +193,22 @@ SAVERS = {
 
 
 def install_savers(module, torch):
-    make = make_named(_record.CHECKPOINT, "checkpoint", state.dynamo_test(torch))
+    make = make_named(_record.CHECKPOINT, "checkpoint", patch.compiling_test(torch))
     for name in SAVERS[module.__name__]:
         if hasattr(module, name):
             patch.patch(module, name, make, f"{module.__name__}.{name}")
 
 
 def install(torch):
-    compiling = state.dynamo_test(torch)
+    compiling = patch.compiling_test(torch)
     if patch.patch(torch.autograd, "backward", _record.Backward, "autograd.backward"):
-        state.signals(_record.SIGNAL_BACKWARD)
+        process.signals(_record.SIGNAL_BACKWARD)
 
     try:
         from torch.optim import optimizer
 
         _before_compiling.append(_hook_steps(optimizer, compiling))
-        state.signals(_record.SIGNAL_OPTIMIZER)
+        process.signals(_record.SIGNAL_OPTIMIZER)
     except Exception:
         patch.missing("optimizer hooks")
 

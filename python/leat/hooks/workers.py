@@ -26,7 +26,7 @@ import threading
 import time
 
 from leat import _record
-from leat.hooks import patch, state
+from leat.hooks import patch, process
 from leat.profile import lines
 
 # In the configuration: (pid of the process, loader, when it was first iterated) while it makes an
@@ -72,9 +72,9 @@ def _own_loader():
     """The loader whose worker this process is; -1 if unknown."""
     if _iterating.loader is not None:
         return _iterating.loader
-    process = multiprocessing.process.current_process()
-    pid, loader, begun = process._config.get(_KEY, (None, -1, 0))
-    if pid != process._parent_pid:
+    current = multiprocessing.process.current_process()
+    pid, loader, begun = current._config.get(_KEY, (None, -1, 0))
+    if pid != current._parent_pid:
         return -1
     _iterating.begun = begun
     return loader
@@ -132,8 +132,8 @@ def _begin_worker(given):
             number = -1
             patch.missing("_worker_loop: worker_id")
         patch.remove(threading.Condition)
-        state.speak(_record.ROLE_WORKER, number)
-        state.signals(_record.SIGNAL_WORKER)
+        process.take_role(_record.ROLE_WORKER, number)
+        process.signals(_record.SIGNAL_WORKER)
         _worker = given.get("dataset"), _own_loader()
         if _worker[0] is None:
             patch.missing("_worker_loop: dataset")

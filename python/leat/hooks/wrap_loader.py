@@ -3,11 +3,11 @@
 import sys
 
 from leat import _record
-from leat.hooks import loaders, state
+from leat.hooks import loaders, process, user_code
 
 
 def wrap(iterable, name=None):
-    where = state.caller()
+    where = user_code.caller()
     if name is None and getattr(iterable, "dataset", None) is None:
         name = type(iterable).__qualname__
     if hasattr(iterable, "__next__"):
@@ -24,15 +24,15 @@ class _Loader:
         self._leat_id = None
 
     def __iter__(self):
-        recording = state.open_recorder()
+        recording = process.open_recorder()
         if not recording:
             return iter(self._leat_inner)
-        state.speak_main()
+        process.take_main_role()
         if self._leat_id is None:
             self._leat_id = loaders.register(self, self._leat_where, self._leat_name)
         # A DataLoader inside is part of this one: to it, a fetch is going on.
         outer = not _record.begin(_record.FETCH)
-        t0 = state.now()
+        t0 = _record.now_ns()
         try:
             inner = iter(self._leat_inner)
         except BaseException:
@@ -42,7 +42,7 @@ class _Loader:
         iterator = _Iterator(inner, self._leat_where, self._leat_name, self._leat_id)
         if not outer:
             _record.drop(_record.FETCH)
-            state.record(_record.ITER, 0, iterator._leat_number, iterator._leat_iteration, t0)
+            _record.record(_record.ITER, 0, iterator._leat_number, iterator._leat_iteration, t0)
         return iterator
 
     def __getattr__(self, attribute):
@@ -59,14 +59,14 @@ class _SizedLoader(_Loader):
 class _Iterator:
     def __init__(self, inner, where, name, known=None):
         self._leat_inner = inner
-        self._leat_recording = state.open_recorder()
+        self._leat_recording = process.open_recorder()
         if self._leat_recording:
-            state.speak_main()
+            process.take_main_role()
             if known is None:
                 known = loaders.register(self, where, name)
             self._leat_number, self._leat_size = known
-            self._leat_iteration = state.next_iteration() << 32
-            state.signals(_record.SIGNAL_FETCH)
+            self._leat_iteration = process.next_iteration() << 32
+            process.signals(_record.SIGNAL_FETCH)
 
     def __iter__(self):
         return self

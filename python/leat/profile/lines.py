@@ -12,7 +12,7 @@ import re
 import time
 
 from leat import _record
-from leat.hooks import patch, state
+from leat.hooks import patch, text, user_code
 
 HZ = 100  # what it costs: docs/profiler.md
 DENSE_S = 10  # a worker of a loader that is older looks less often from its start on
@@ -56,13 +56,13 @@ def _kind(code):
         return FETCHER
     if path.endswith(_LOADER):
         return LOADER
-    if path.startswith(state._HOME) or path in ("<shim>", "<trampoline>"):
+    if path.startswith(user_code.LEAT) or path in ("<shim>", "<trampoline>"):
         return HOOK
     if code.co_name == "<interpreter trampoline>":
         return HOOK
     if _DECODERS.search(path):
         return DECODE
-    if state.is_library(path):
+    if user_code.is_library(path):
         return LIBRARY
     return INLINE if code.co_name in _INLINE else USER
 
@@ -72,15 +72,6 @@ def _starts(code):
     if hasattr(code, "co_lines"):  # 3.10
         return [(start, line) for start, _, line in code.co_lines() if line is not None]
     return list(dis.findlinestarts(code))
-
-
-def _tail(text, most):
-    """The end of a text, when it is too long for a place of `most` bytes: there is what tells it
-    from others."""
-    raw = text.replace("\0", " ").encode("utf-8", "replace")
-    if len(raw) < most:
-        return raw
-    return ("..." + raw[-(most - 4) :].decode("utf-8", "ignore")).encode("utf-8")
 
 
 def describe(code):
@@ -96,8 +87,8 @@ def describe(code):
     name = getattr(code, "co_qualname", code.co_name)
     return (
         kind,
-        _tail(state.short_path(code.co_filename), 152),
-        _tail(name, 48),
+        text.keep_end(user_code.short_path(code.co_filename), 152).encode(),
+        text.keep_end(name, 48).encode(),
         tuple(numbers),
     )
 
