@@ -12,7 +12,7 @@ DESTDIR ?=
 export PYTHON TORCH PREFIX DESTDIR
 
 .NOTPARALLEL:
-.PHONY: help build demo test verdicts verdicts-thrice bench bench-overhead bench-loader bench-loader-cost \
+.PHONY: help build demo check test test-all verdicts verdicts-thrice bench bench-overhead bench-loader bench-loader-cost \
         bench-what-if bench-lines bench-long wheel fresh install format lint asan tsan clean
 
 help: ## what there is
@@ -28,8 +28,14 @@ build: ## build/leat, and .venv with PyTorch in which `import leat` works
 demo: build ## a slow training: its verdict, the change it names, the comparison
 	@tools/demo.sh
 
-test: ## every test: C, Python, CLI, sanitizers, documents, verdict matrix
-	@tools/test.sh
+check: ## the daily loop: C tests, golden databases, CLI transcripts, layers; no PyTorch, a minute
+	@tools/test.sh check
+
+test: ## every room once: C, Python, CLI, documents, faults, verdict matrix, ASan on parsers, wheel
+	@tools/test.sh test
+
+test-all: ## test, and all sanitizers, lint, long fuzzing, the matrix three times and with a core busy
+	@tools/test.sh all
 
 verdicts: build ## the verdict matrix alone: real trainings, expected verdicts, score
 	@.venv/bin/python tests/e2e/matrix.py

@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
 # build.sh: configures and compiles; --tests NAME does so with a sanitizer and runs the C tests.
 #
-#     tools/build.sh                  build/leat, build/python/leat, and leat.pth in .venv
-#     tools/build.sh --tests plain    the C tests of build/
-#     tools/build.sh --tests asan     those of build-asan/ (AddressSanitizer, UBSan)
-#     tools/build.sh --tests tsan     those of build-tsan/ (ThreadSanitizer)
+#     tools/build.sh                       build/leat, build/python/leat, and leat.pth in .venv
+#     tools/build.sh --tests plain         the C tests of build/, CLI transcripts and golden summaries too
+#     tools/build.sh --check               the same, without PyTorch in .venv
+#     tools/build.sh --tests asan [ROOM..] those of build-asan/ (AddressSanitizer, UBSan)
+#     tools/build.sh --tests tsan          those of build-tsan/ (ThreadSanitizer)
+#     tools/build.sh --tests fuzz          the fuzz targets of build-asan/, FUZZ_SECONDS (30) each
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
-tools/setup.sh build
+if [ "${1:-}" = --check ]; then
+    tools/setup.sh check
+else
+    tools/setup.sh build
+fi
 
 # Meson takes the interpreter, whose headers the extension needs, from a machine file. A quote in the
 # path is doubled up for Meson's syntax by sed.
@@ -59,23 +65,31 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 
 native_file
+suites=()
+for room in "${@:3}"; do suites+=(--suite "$room"); done
 case "${1:-} ${2:-}" in
 ' ')
     stage 'compile' compile build "${options[@]}"
     stage 'import leat' link_package
     ;;
-'--tests plain')
+'--tests plain' | '--check ')
     stage 'compile' compile build "${options[@]}"
     stage 'import leat' link_package
     stage 'C tests' meson test -C build --no-rebuild --print-errorlogs
     ;;
 '--tests asan')
     stage 'compile (ASan, UBSan)' compile build-asan "${sanitized[@]}" -Db_sanitize=address,undefined
-    stage 'C tests (ASan, UBSan)' meson test -C build-asan --no-rebuild --print-errorlogs --timeout-multiplier 4
+    stage "C tests (ASan, UBSan) ${*:3}" meson test -C build-asan --no-rebuild --print-errorlogs \
+        --timeout-multiplier 4 "${suites[@]}"
+    ;;
+'--tests fuzz')
+    stage 'compile (ASan, UBSan)' compile build-asan "${sanitized[@]}" -Db_sanitize=address,undefined
+    LEAT_FUZZ_SECONDS=${FUZZ_SECONDS:-30} stage 'fuzzing (ASan, UBSan)' meson test -C build-asan \
+        --no-rebuild --print-errorlogs --timeout-multiplier 4 --suite fuzz
     ;;
 '--tests tsan')
     stage 'compile (TSan)' compile build-tsan "${sanitized[@]}" -Db_sanitize=thread
     stage 'C tests (TSan)' meson test -C build-tsan --no-rebuild --print-errorlogs --timeout-multiplier 8
     ;;
-*) die "build.sh knows only --tests plain, asan or tsan." ;;
+*) die "build.sh knows only --check and --tests plain, asan, tsan or fuzz." ;;
 esac

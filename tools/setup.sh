@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # setup.sh: what the build needs, on Debian 12 or Ubuntu 24.04, for root or for a user with sudo.
 #
-#     tools/setup.sh build|lint|wheel
+#     tools/setup.sh check|build|lint|wheel
+#
+# check: no PyTorch; build: PyTorch and what the tests need; lint: the analysers too; wheel: no .venv.
 #
 # It asks for the thing itself (a header, a program, a Python module) and not for a package by name,
 # so a machine that has them from elsewhere is left alone. apt-get is called once, for what is
@@ -115,8 +117,14 @@ set_up_venv() {
         stage 'Python environment (.venv)' "$PYTHON" -m venv .venv
     fi
     local wanted=() torch=${TORCH:-torch}
+    if [ "$purpose" = check ]; then
+        [ -z "$(lacking jsonschema)" ] ||
+            stage 'pip: jsonschema' .venv/bin/python -m pip install --disable-pip-version-check \
+                --no-input jsonschema || echo '  (the summaries are not compared with their schema)'
+        return 0
+    fi
     [ -n "${TORCH:-}" ] || [ -z "$(lacking torch)" ] || torch=$FIRST_TORCH
-    mapfile -t wanted < <(lacking "$torch" numpy h5py lmdb pillow webdataset pytest jsonschema ruff setuptools)
+    mapfile -t wanted < <(lacking "$torch" numpy h5py lmdb pillow webdataset pytest pytest-xdist jsonschema ruff setuptools)
     if [ ${#wanted[@]} -gt 0 ]; then
         stage "pip: ${wanted[*]}" .venv/bin/python -m pip install --disable-pip-version-check \
             --no-input "${wanted[@]}" ||

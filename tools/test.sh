@@ -1,71 +1,125 @@
 #!/usr/bin/env bash
-# test.sh: every test, one stage after the other; a stage that fails does not keep the others from
-# running. Ends with a table and the last lines of what failed, and fails when any stage did.
+# test.sh: the tests, one stage after the other. A stage that fails does not stop the others. At the
+# end: the end of each log that has a failure, the names of the tests that failed, and a table of the
+# stages with their times.
 #
-#     tools/test.sh                 all stages
-#     tools/test.sh python cli      only these
+#     tools/test.sh check                     what needs no PyTorch: about a minute
+#     tools/test.sh test                      every room once
+#     tools/test.sh all                       and all sanitizers, long fuzzing, the matrix three times
+#     tools/test.sh python lint               single stages
+#     tools/test.sh --begin-within 3300 --end-within 5000 all
+#                                             as many stages of `all` as fit: what is not in `test`
+#                                             begins within 3300 s, and is ended after 5000 s
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 
 python=.venv/bin/python
-all=(build layers c python cli faults docs asan tsan wheel matrix)
-[ $# -gt 0 ] || set -- "${all[@]}"
+check=(layers c-alone)
+test=(build layers c docs python python-alone faults matrix asan-input wheel)
+more=(lint asan tsan matrix-busy fuzz matrix-2 matrix-3) # the most valuable first
+input_rooms=(base record load store report fuzz)         # those that parse foreign bytes
+
+begin_within=0 end_within=0
+while [ $# -gt 0 ]; do
+    case $1 in
+    --begin-within) begin_within=$2 && shift 2 ;;
+    --end-within) end_within=$2 && shift 2 ;;
+    *) break ;;
+    esac
+done
+case "$*" in
+check) stages=("${check[@]}") ;;
+test | '') stages=("${test[@]}") ;;
+all) stages=("${test[@]}" "${more[@]}") ;;
+*) stages=("$@") ;;
+esac
+
+run_pytest() { "$python" -m pytest -q --no-header --tb=short "$@"; }
 
 run_stage() {
     case $1 in
     build) tools/build.sh ;;
-    layers) stage 'layers' "$python" tests/layers.py ;;
+    layers) stage 'layers' python3 tests/layers.py ;;
     c) tools/build.sh --tests plain ;;
-    python) stage 'Python tests' "$python" -m pytest -q --no-header tests/python ;;
-    cli) stage 'CLI transcripts' "$python" tests/cli/run.py build/leat ;;
-    faults) stage 'faults of a run' "$python" -m pytest -q --no-header tests/e2e ;;
-    docs)
-        keep_going=1
-        stage 'documents' "$python" tests/packaging/docs.py
-        stage 'summaries and their schema' "$python" tests/cli/schema.py build/tests/cli/summarize_run
-        [ "$failures" -eq 0 ]
-        ;;
-    asan | tsan) tools/build.sh --tests "$1" ;;
+    c-alone) tools/build.sh --check ;;
+    python) stage 'Python tests' run_pytest -n 2 --dist worksteal -m 'not alone' tests/python ;;
+    python-alone) stage 'Python tests, one at a time' run_pytest -m alone tests/python ;;
+    faults) stage 'faults of a run' run_pytest tests/e2e ;;
+    docs) stage 'documents' "$python" tests/packaging/docs.py ;;
+    asan-input) tools/build.sh --tests asan "${input_rooms[@]}" ;;
+    asan | tsan | fuzz) tools/build.sh --tests "$1" ;;
+    lint) tools/lint.sh ;;
     wheel) tools/wheel.sh ;;
-    matrix) stage 'verdict matrix' "$python" tests/e2e/matrix.py --second-try ;;
-    *) die "there is no stage \"$1\"; there are: ${all[*]}." ;;
+    matrix | matrix-2 | matrix-3) stage "verdict ${1/-/ }" "$python" tests/e2e/matrix.py ;;
+    matrix-busy) stage 'verdict matrix, a core busy' "$python" tests/e2e/matrix.py --busy ;;
+    *) die "there is no stage \"$1\"; there are: check, test, all, or ${test[*]} ${more[*]}." ;;
     esac
 }
 
-failed=0
-table=()
+is_optional() { [[ $begin_within -gt 0 && " ${more[*]} " == *" $1 "* ]]; }
+
+# In a shell of its own, and not as a condition, where bash would ignore -e.
+limited_stage() {
+    local left=$((end_within - SECONDS))
+    if is_optional "$1" && [ "$end_within" -gt 0 ]; then
+        timeout --kill-after 10 $((left > 1 ? left : 1)) tools/test.sh --one "$1"
+    else
+        (
+            set -e
+            run_stage "$1"
+        )
+    fi
+}
+
+# The tests that a log names as failed, as pytest, meson and the matrix write them.
+failed_tests() {
+    sed -nE 's/^((FAILED|ERROR) tests\/.*)$/\1/p; s/^ *[0-9]+\/[0-9]+ +(.*[^ ]) +(FAIL|TIMEOUT|ERROR) .*$/\2 \1/p; s/^(WRONG +[^ ]+).*$/\1/p' \
+        "$1" | cut -c 1-150 | sort -u
+}
+
+if [ "${stages[0]}" = --one ]; then
+    run_stage "${stages[1]}"
+    exit
+fi
 mkdir -p build/logs
 : >build/logs/failed
-for name; do
+failed=0 left_out=0
+table=()
+for name in "${stages[@]}"; do
     start=$SECONDS
-    # Not in a condition, where bash would switch -e off inside the function: in a shell of its own.
+    if is_optional "$name" && [ "$start" -ge "$begin_within" ]; then
+        table+=("$(printf '  %-14s %-12s' "$name" 'not run')")
+        left_out=$((left_out + 1))
+        continue
+    fi
     set +e
-    (
-        set -e
-        run_stage "$name"
-    )
+    limited_stage "$name"
     status=$?
     set -e
-    if [ "$status" -eq 0 ]; then
-        word=passed
-    else
+    word=passed
+    if [ "$status" -eq 124 ] && is_optional "$name"; then
+        word='no time left'
+        left_out=$((left_out + 1))
+    elif [ "$status" -ne 0 ]; then
         word=FAILED
         failed=$((failed + 1))
     fi
-    table+=("$(printf '  %-12s %-7s %5d s' "$name" "$word" $((SECONDS - start)))")
-    # Without a build nothing below can say anything.
-    [ "$name" != build ] || [ "$status" -eq 0 ] || break
+    table+=("$(printf '  %-14s %-12s %5d s' "$name" "$word" $((SECONDS - start)))")
+    if [ "$name" = build ] && [ "$status" -ne 0 ]; then
+        table+=('  the stages after it need a build')
+        break
+    fi
 done
 
-echo
-echo 'Summary'
-printf '%s\n' "${table[@]}"
-if [ "$failed" -gt 0 ] || [ ${#table[@]} -lt $# ]; then
-    printf '\n%d of %d stages failed, %d did not run.\n' "$failed" $# $(($# - ${#table[@]}))
+if [ "$failed" -gt 0 ]; then
     while read -r log; do
         printf '\n%s ends with\n' "$log"
         tail -n 8 "$log" | cut -c 1-160 | sed 's/^/  | /'
     done <build/logs/failed
-    exit 1
+    printf '\nFailed tests\n'
+    while read -r log; do failed_tests "$log" | sed 's/^/  /'; done <build/logs/failed
 fi
-printf '\nAll %d stages passed in %d s.\n' $# "$SECONDS"
+printf '\nStages\n'
+printf '%s\n' "${table[@]}"
+printf '%d failed, %d not run to the end for lack of time; %d s in all.\n' "$failed" "$left_out" "$SECONDS"
+[ "$failed" -eq 0 ]

@@ -1,5 +1,4 @@
-"""Real training scripts, run as `leat run` would run them, against a receiver in the test; and the second try of
-tests that measure."""
+"""Real training scripts, run as `leat run` would run them, against a receiver in the test."""
 
 import os
 import signal
@@ -8,7 +7,6 @@ import sys
 import textwrap
 
 import pytest
-from _pytest.runner import runtestprotocol
 from receiver import Receiver
 
 # Started in the background by a shell, Ctrl-C is ignored, here and in all that is started from here;
@@ -40,36 +38,10 @@ def loss_of(model, x, y):
 """
 
 
-second_tries = []
-
-
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers",
-        "clocked: holds a measured time, a share of it or the memory of a process against the truth. Others use the "
-        "machine too, so it is tried a second time if it fails, which is told.",
+        "markers", "alone: rests on a measured time or share of the machine; no test runs beside it"
     )
-
-
-def pytest_runtest_protocol(item, nextitem):
-    if not item.get_closest_marker("clocked"):
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if any(report.failed for report in reports):
-        second_tries.append((item.nodeid, reports))
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-
-
-def pytest_terminal_summary(terminalreporter):
-    for name, reports in second_tries:
-        terminalreporter.section(f"second try of {name}, after")
-        for report in reports:
-            report.toterminal(terminalreporter._tw)
 
 
 class Finished:

@@ -103,7 +103,7 @@ def row_of(result, workers):
     return rows[0]
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_waiting_samples_want_workers(bench):
     result = bench.run(
         """
@@ -136,7 +136,7 @@ def test_waiting_samples_want_workers(bench):
     assert "begun" in bench.stderr and "NEVER" not in bench.stderr
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_slow_model_is_the_bottleneck(bench):
     result = bench.run(
         """
@@ -151,7 +151,7 @@ def test_a_slow_model_is_the_bottleneck(bench):
     assert 0.1 <= result["model"]["step_s"] < 0.3
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_slow_first_step_is_not_the_models_time(bench):
     result = bench.run(
         """
@@ -253,7 +253,7 @@ def test_a_dataset_that_always_raises(bench):
     assert result["choice"] is None
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_process_that_dies_keeps_its_rows(bench):
     result = bench.run(
         """
@@ -314,7 +314,7 @@ def test_a_kill_before_the_loader(bench):
     assert bench.left() == []
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_module_and_function(bench):
     result = bench.run(
         """
@@ -332,7 +332,7 @@ def test_module_and_function(bench):
     assert result["verdict"]["bottleneck"] is None
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_streams_and_samplers_of_their_own(bench):
     result = bench.run(
         """
@@ -365,7 +365,7 @@ def test_streams_and_samplers_of_their_own(bench):
     assert row["samples"] == 2 * row["batches"]
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_batch_sizes_on_request(bench):
     result = bench.run(
         "train(DataLoader(Rows(wait=0), batch_size=2))\n",
@@ -379,7 +379,7 @@ def test_batch_sizes_on_request(bench):
     assert result["choice"]["settings"]["batch_size"] > 2
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_memory_is_respected(bench):
     result = bench.run(
         """

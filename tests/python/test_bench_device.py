@@ -27,7 +27,7 @@ def train_there(loader, device=device, non_blocking=True):
 IN_MEMORY = GPU + "data = TensorDataset(torch.randn(4096, 4), torch.zeros(4096).long())\n"
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_the_scripts_own_copy_and_leats_row(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY
@@ -51,7 +51,7 @@ def test_the_scripts_own_copy_and_leats_row(bench):  # noqa: F811
     assert result["model"]["steps"] >= 3
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_loader_of_leats_own_is_the_row_of_now(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY
@@ -129,7 +129,7 @@ def test_a_script_of_one_step(bench):  # noqa: F811
     assert result["verdict"]["sentence"].startswith("It ended before any settings")
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_look_at_another_loader(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY

@@ -55,7 +55,7 @@ def test_an_exception_in_the_loop():
     assert threads_settle(threads)
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_thousand_loaders():
     x = torch.arange(1000.0).reshape(100, 10)
     list(leat.DataLoader(x, 10))
@@ -77,7 +77,7 @@ def test_one_engine_serves_all_epochs():
     assert thread_ids() == threads and loader.stats().batches == 1100
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("options", [{"shuffle": True, "seed": 1}, {}])
 def test_the_next_epoch_is_ready_when_it_is_asked_for(tmp_path, options):
     """Once two have followed each other, where its order is known beforehand. Otherwise its first batch is waited
@@ -260,7 +260,7 @@ def test_the_budget_holds_whoever_keeps_what():
         list(leat.DataLoader(x, 100, memory_budget=100 * row))
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_memory_over_epochs():
     x = torch.zeros(100000, 50)
     # Without autotune, which may make more batches ahead, within the budget.

@@ -94,7 +94,7 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_stalls_are_told_by_the_steps_that_were_followed(run):
     done = run(STALLS)
     assert done.returncode == 0, done.stderr

@@ -546,7 +546,7 @@ def test_h5py_works_meanwhile(small):
         thread.join()
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_memory_stays_within_the_budget(tmp_path):
     """Some chunks of 4 MB, of which two fit."""
     data = numpy.zeros((64, 1 << 20), "u1")

@@ -61,7 +61,7 @@ def check_busy(process, folder):
     assert all(line.loader == 0 for line in process.lines)
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_busy_line_in_workers(train, tmp_path, start):
     script = f"""
@@ -80,7 +80,7 @@ if __name__ == "__main__":
     assert run.main.lines == []
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_busy_line_without_workers(train, tmp_path):
     run = train(BUSY + "for _ in DataLoader(Rows(), 4): pass\n", preamble=False)
     check_busy(run.main, tmp_path)
@@ -90,7 +90,7 @@ def test_busy_line_without_workers(train, tmp_path):
     assert 0.85 <= whole / run.main.part("fetch").total_ns <= 1.15
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_own_line_and_the_library_below(train):
     script = """
 import json
@@ -112,7 +112,7 @@ for _ in DataLoader(Parsed(), 4): pass
     assert sum(x.ns for x in below) > 0.5 * own.ns  # the list is freed on the line itself
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_a_dataset_of_a_library_has_its_own_lines(train, tmp_path):
     folder = tmp_path / "site-packages" / "readymade"
     folder.mkdir(parents=True)
@@ -134,7 +134,7 @@ for _ in DataLoader(readymade.Set(range(100)), 4): pass
     assert not [x for x in run.main.lines if x.file == "script.py"]
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_collate_is_told_from_samples(train):
     script = """
 import time
@@ -152,7 +152,7 @@ for _ in DataLoader(Rows(40), 4, collate_fn=slow): pass
     assert line.blocked_ns > 0.5 * line.ns and line.read_ns == line.decode_ns == 0
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_what_blocks_is_told_apart(train):
     """Opening a pipe blocks like opening a file; reading from it is waiting for somebody."""
     script = """
@@ -188,7 +188,7 @@ for _ in DataLoader(Slow(), 4): pass
     assert read.blocked_ns > 0.7 * read.ns
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_decoding_is_seen_in_frames_and_in_calls(train):
     script = """
 import io, types
@@ -221,7 +221,7 @@ for _ in DataLoader(Images(), 4): pass
     assert by_line[line_number(source, "# neither")].decode_ns == 0
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_after_fork_each_samples_for_itself(train):
     script = """
 import time
@@ -288,7 +288,7 @@ print("left" if "leat-lines" in threads() else "gone")
     assert run.stdout.split()[-1] == ("gone" if stopped else "left")
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "batches, before, comes",
     [
@@ -366,7 +366,7 @@ if __name__ == "__main__":
 )
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
     """Each makes batches for 1.2 s: the first one's hundred looks a second are five times the later one's."""
@@ -396,7 +396,7 @@ print(counts[1] - counts[0], counts[5] - counts[4])
 )
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_dense_looks_end_where_most_find_no_batch(train):
     """Of batches of a millisecond one in sixteen is marked as being made: a thousand looks that find one would take
     eight seconds of 2000 looks each."""

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "bench"))
 import lines  # noqa: E402
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("python", lines.at_hand(), ids=lines.version)
 @pytest.mark.parametrize("kind", ["python", "objects"])
 def test_a_busy_line_is_found_and_nobody_dies(tmp_path, python, kind):

@@ -295,7 +295,7 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_the_device_idles_while_a_batch_is_waited_for(tmp_path):
     # The device of the tests has never anything to do: the clock sees every wait as it was.
     (tmp_path / "train.py").write_text(LAUNCH + SLOW)
@@ -346,7 +346,7 @@ os.wait()
 """
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_the_device_idles_while_another_rank_is_waited_for(tmp_path):
     (tmp_path / "train.py").write_text(LAUNCH + COLLECTIVE)
     done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")

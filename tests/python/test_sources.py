@@ -198,7 +198,7 @@ def test_killed_it_leaves_nothing(folder, name):
     assert not {name for name in set(os.listdir("/dev/shm")) - shared if "leat" in name}
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("name", SOURCES)
 def test_memory_over_epochs(folder, name):
     """What an epoch takes is there for the next one. A megabyte is for what the test itself does; of

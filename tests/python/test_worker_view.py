@@ -45,7 +45,7 @@ def check_naps(found, samples, batches, size):
     assert found["collate"][0] == batches and near(found["collate"][1], 2 * SLEEP_MS)
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_in_the_process_itself(train):
     run = train(
         NAPS
@@ -61,7 +61,7 @@ for batch in DataLoader(Naps(23), batch_size=3, collate_fn=nap_collate):
     assert run.main.header["missing"] == "" and run.main.header["worker_loader"] == -1
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers(train, method):
     """The second loader: its number must reach its workers, however they were started."""
@@ -94,7 +94,7 @@ if __name__ == "__main__":
     assert run.main.part("ready", 1).max_ns <= 4
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_bytes_and_time_of_a_heavy_hand_over(train):
     run = train(
         """
@@ -116,7 +116,7 @@ for batch in DataLoader(Heavy(), batch_size=None, num_workers=1): pass
     assert run.main.part("unpickle").bytes == pickled.bytes
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_idle_workers_and_batches_ready(train):
     """A loop slower than its workers: they wait, and their batches lie ready."""
     run = train(
@@ -135,7 +135,7 @@ for batch in loader:
     assert found["idle"][0] == 12 - 2 and 50 * 6 < found["idle"][0] * found["idle"][1] < 2000
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 @pytest.mark.parametrize("workers", [0, 2])
 def test_iterable_whole_batches_and_single_samples(train, workers):
     run = train(
@@ -175,7 +175,7 @@ print(*[sum(1 for _ in loader) for loader in (
         assert [parts([run.main], i)["unpickle"][0] for i in range(5)] == count
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_quick_samples_are_timed_in_some_batches(train):
     """All of the first 64 batches are timed, and then every 16th; of the samples those of the first
     batches, and then of every 64th."""
@@ -197,7 +197,7 @@ for batch in DataLoader(Quick(), batch_size=64): pass
     assert main.part("sample").total_ns <= main.part("fetch").total_ns
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_samples_that_are_not_slow_are_not_all_timed(train):
     """Some hundred of each process, and then the more seldom the quicker they are; every batch is timed."""
     run = train(
@@ -236,7 +236,7 @@ if sys.version_info >= (3, 11):
     assert train(script).stdout == plain
 
 
-@pytest.mark.clocked
+@pytest.mark.alone
 def test_persistent_workers_and_evaluation_between(train):
     """What lies between two iterations is no wait for indices."""
     run = train(
