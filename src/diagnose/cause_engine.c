@@ -51,13 +51,6 @@ struct engine_view {
     double idle;        /* cores; NaN: not sampled */
 };
 
-/* The kind of source is its first word: "npy x.npy: 10 samples ..." */
-static int source_is(const struct engine_view *v, const char *kind)
-{
-    size_t n = strlen(kind);
-    return strncmp(v->e->source, kind, n) == 0 && v->e->source[n] == ' ';
-}
-
 static struct engine_view look(const struct scene *s, const struct engine_fact *e)
 {
     struct engine_view v = {.s = s, .e = e, .idle = s->idle};
@@ -160,7 +153,7 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
     const struct loader_fact *l = v->s->loader;
     if (!(l->wait_ms > 0) || e->wait_ms >= ENGINE_WAIT * l->wait_ms)
         return 0;
-    int given = strcmp(e->ordering, "given") == 0;
+    int given = e->order == ENGINE_GIVEN;
     double share = 1 - e->wait_ms / l->wait_ms;
     finding_cause(f, given ? "SLOW_SAMPLER" : "SLOW_HANDOVER");
     if (given) {
@@ -225,18 +218,19 @@ static void advise_reading(const struct engine_view *v, struct finding *f, const
 {
     const char *order = NULL, *advice = "Store fewer bytes a sample (float16, uint8, smaller "
                                         "images), lying together.";
-    int shuffled = strcmp(v->e->ordering, "full") == 0 || strcmp(v->e->ordering, "given") == 0;
-    if (shuffled && source_is(v, "hdf5")) {
+    enum engine_source source = v->e->source_kind;
+    int shuffled = v->e->order == ENGINE_FULL || v->e->order == ENGINE_GIVEN;
+    if (shuffled && source == ENGINE_HDF5) {
         order = "window";
         advice = "A full shuffle reads a whole chunk of the file for each sample: "
                  "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
                  "file to one sample a chunk.";
-    } else if (shuffled && source_is(v, "tar")) {
+    } else if (shuffled && source == ENGINE_TAR) {
         order = "window";
         advice = "A full shuffle jumps between shards for every sample: order=\"window\" shuffles "
                  "among neighbours, which lie in one shard.";
     } else if (shuffled &&
-               (source_is(v, "npy") || source_is(v, "tokens") || source_is(v, "lmdb"))) {
+               (source == ENGINE_NPY || source == ENGINE_TOKENS || source == ENGINE_LMDB)) {
         order = "quasi";
         advice = "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of "
                  "neighbours. Samples also read faster when their bytes lie together (C order) and "

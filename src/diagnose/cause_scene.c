@@ -506,13 +506,8 @@ void prove_busy(const struct scene *s, struct finding *f)
 void prove_part(const struct scene *s, struct finding *f, enum evidence_code code,
                 enum leat_part part, double ms)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        LEAT_PARTS(X)
-#undef X
-    };
     if (!isnan(ms))
         finding_prove(f, code, ms,
                       "input_parts WHERE pid = %lld AND loader IN (%d, -1) AND part = '%s'",
-                      (long long)s->loader->pid, s->loader->loader, names[part]);
+                      (long long)s->loader->pid, s->loader->loader, part_names[part]);
 }

@@ -11,12 +11,13 @@
  * model on its way to the device. */
 int cuda_line_repeats(const struct cuda_line *line, const struct rank_facts *rank)
 {
-    return line->kind[0] && line->steps >= 2 && line->steps * 2 >= (double)rank->steps;
+    return line->kind != CUDA_LINE_NEITHER && line->steps >= 2 &&
+           line->steps * 2 >= (double)rank->steps;
 }
 
 static int is_of(const struct cuda_line *line, enum device_lines_kind kind)
 {
-    return (strcmp(line->kind, "wait") == 0) == (kind == DEVICE_WAIT_LINES);
+    return (line->kind == CUDA_LINE_WAIT) == (kind == DEVICE_WAIT_LINES);
 }
 
 void device_lines_find(const struct facts *facts, const struct rank_facts *r,
@@ -58,8 +59,8 @@ double waits_of_copies(const struct facts *facts, const struct rank_facts *r)
     return copies.n > 0 ? copies.n / (copies.n + waits.n) : 0;
 }
 
-/* Device time of a step, ms: idle or at work, in one phase or (NULL) in all of them. */
-static double clocked_ms(const struct facts *facts, const struct rank_facts *r, const char *phase,
+/* Device time of a step, ms: idle or at work, in these phases. */
+static double clocked_ms(const struct facts *facts, const struct rank_facts *r, clock_phases phases,
                          int idle)
 {
     double all = 0, sum = 0;
@@ -68,7 +69,7 @@ static double clocked_ms(const struct facts *facts, const struct rank_facts *r, 
         if (p->pid != r->pid)
             continue;
         all += p->device_ms;
-        if (!phase || strcmp(p->phase, phase) == 0)
+        if (phases >> p->phase & 1)
             sum += idle ? p->idle_ms : p->device_ms - p->idle_ms;
     }
     double wall = r->kept_ms / (double)r->kept;
@@ -77,7 +78,7 @@ static double clocked_ms(const struct facts *facts, const struct rank_facts *r, 
 
 double device_work_ms(const struct facts *facts, const struct rank_facts *r)
 {
-    return clocked_ms(facts, r, NULL, 0);
+    return clocked_ms(facts, r, ALL_CLOCK_PHASES, 0);
 }
 
 /* What the host does but for waiting. Of copies it is not known how much of them is a wait. */
@@ -100,7 +101,7 @@ double launches_after_waits(const struct facts *facts, const struct rank_facts *
     struct device_lines copies, waits;
     device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
     device_lines_find(facts, r, DEVICE_WAIT_LINES, &waits);
-    double idle = clocked_ms(facts, r, "launch", 1);
+    double idle = clocked_ms(facts, r, CLOCK_PHASE(LAUNCH), 1);
     if ((copies.count == 0 && waits.count == 0) || !(idle > 0))
         return 0;
     double still = host_ms(facts, r) - device_work_ms(facts, r);

@@ -134,30 +134,19 @@ double bound_share(const struct rank_facts *r, unsigned phase_bits, struct findi
     return vanishes ? 0 : share;
 }
 
-static int is_among(const char *name, const char *names)
-{
-    size_t length = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)); at += length)
-        if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ' '))
-            return 1;
-    return 0;
-}
-
-int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const char *phases,
+int gpu_share_of(const struct facts *facts, const struct rank_facts *r, clock_phases phases,
                  struct gpu_share *ret)
 {
     double all_ms = 0, copies = waits_of_copies(facts, r), late = launches_after_waits(facts, r);
-    int is_wait = is_among("sync", phases), is_copy = is_among("h2d", phases);
+    int is_wait = (phases & CLOCK_PHASE(SYNC)) != 0, is_copy = (phases & CLOCK_PHASE(H2D)) != 0;
     struct gpu_share sum = {0};
     for (size_t i = 0; i < facts->gpu_phase_count; i++) {
         const struct gpu_phase *p = &facts->gpu_phases[i];
         if (p->pid != r->pid)
             continue;
         all_ms += p->device_ms;
-        double waited = strcmp(p->phase, "sync") == 0     ? 1
-                        : strcmp(p->phase, "launch") == 0 ? late
-                                                          : 0;
-        double part = is_among(p->phase, phases) * (1 - waited) +
+        double waited = p->phase == LEAT_CLOCK_SYNC ? 1 : p->phase == LEAT_CLOCK_LAUNCH ? late : 0;
+        double part = (double)(phases >> p->phase & 1) * (1 - waited) +
                       (is_copy * copies + is_wait * (1 - copies)) * waited;
         sum.device += part * p->device_ms;
         sum.idle += part * p->idle_ms;
@@ -169,7 +158,7 @@ int gpu_share_of(const struct facts *facts, const struct rank_facts *r, const ch
 }
 
 double exposed_share(const struct facts *facts, const struct rank_facts *r, double share,
-                     const char *phases)
+                     clock_phases phases)
 {
     struct gpu_share gpu;
     if (!(share > 0) || !gpu_share_of(facts, r, phases, &gpu))
@@ -180,7 +169,7 @@ double exposed_share(const struct facts *facts, const struct rank_facts *r, doub
 }
 
 void prove_exposed(struct finding *f, const struct facts *facts, const struct rank_facts *r,
-                   const char *phases)
+                   clock_phases phases)
 {
     struct gpu_share gpu;
     if (gpu_share_of(facts, r, phases, &gpu))
@@ -222,7 +211,7 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank)
     const struct loader_fact *best = NULL;
     for (size_t i = 0; i < facts->loader_count; i++) {
         const struct loader_fact *l = &facts->loaders[i];
-        if (l->rank != rank || strcmp(l->use, "eval") == 0)
+        if (l->rank != rank || l->use == LOADER_EVAL)
             continue;
         if (!best || l->wait_ms > best->wait_ms)
             best = l;
@@ -336,7 +325,8 @@ double private_bytes(const struct proc_sample *s)
 
 int ended_badly(const struct facts *facts)
 {
-    return strcmp(facts->ended, "killed") == 0 || strcmp(facts->ended, "failed") == 0;
+    enum run_end end = facts_run_end(facts);
+    return end == RUN_KILLED || end == RUN_FAILED;
 }
 
 const struct proc_fact *exception_with(const struct facts *facts, const char *text)
@@ -350,7 +340,7 @@ const struct proc_fact *exception_with(const struct facts *facts, const char *te
 void note_missing_loader(struct finding *f, const struct facts *facts)
 {
     for (size_t i = 0; i < facts->loader_count; i++)
-        if (strcmp(facts->loaders[i].use, "eval") != 0)
+        if (facts->loaders[i].use != LOADER_EVAL)
             return;
     finding_argument(f, "loader=none");
     finding_add_advice(f, "No DataLoader was seen, so the time to make batches is inside forward; "

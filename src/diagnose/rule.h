@@ -86,23 +86,24 @@ int slowest_stalls(const struct slowest *slowest); /* 1: they hold enough to be 
 double bound_share(const struct rank_facts *rank, unsigned phase_bits, struct findings *found);
 
 /* On the clock of the device (gpu_clock in run-db.md), as shares of the device time measured: what
- * was charged to `phases`, names parted by blanks, and how much of it was idle. What follows a wait
+ * was charged to `phases`, and how much of it was idle. What follows a wait
  * for a copy is charged to h2d, and launches that are late because of a wait to the wait. False:
  * there is no such clock, or it has seen too little. */
-#define CLOCK_PHASES /* all of them */                                                             \
-    "input h2d forward backward optimizer sync allocator other launch collective"
+typedef unsigned clock_phases; /* a set of enum leat_clock_phase */
+#define CLOCK_PHASE(name) (1u << LEAT_CLOCK_##name)
+#define ALL_CLOCK_PHASES  ((1u << LEAT_CLOCK_PHASES_COUNT) - 1)
 struct gpu_share {
     double device, idle;
 };
-int gpu_share_of(const struct facts *facts, const struct rank_facts *rank, const char *phases,
+int gpu_share_of(const struct facts *facts, const struct rank_facts *rank, clock_phases phases,
                  struct gpu_share *ret_share);
 /* What is left of a host's share for a verdict: where there is a clock, the device's idle time in
  * `phases`, or 0 when that is below the threshold: the wait was hidden behind queued work. */
 double exposed_share(const struct facts *facts, const struct rank_facts *rank, double share,
-                     const char *phases);
+                     clock_phases phases);
 /* Adds the clock's share to the evidence, where there is one. */
 void prove_exposed(struct finding *finding, const struct facts *facts,
-                   const struct rank_facts *rank, const char *phases);
+                   const struct rank_facts *rank, clock_phases phases);
 
 /* The lines of a rank's loop that copy to the device and wait for that, or only wait
  * (device_lines.c). n, ms and bytes are of all of them, a step. */

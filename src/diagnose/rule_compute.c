@@ -21,7 +21,7 @@ void rule_compute(const struct facts *facts, struct findings *found)
             largest = parts[i];
     }
     struct gpu_share gpu; /* what a host waits for while its device works is compute too */
-    int clocked = gpu_share_of(facts, r, CLOCK_PHASES, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
+    int clocked = gpu_share_of(facts, r, ALL_CLOCK_PHASES, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
     if (share < COMPUTE_SHARE && !clocked)
         return;
     struct finding *f = findings_add(found, "COMPUTE-BOUND", SECTION_STEP_TIME, SEVERITY_INFO);

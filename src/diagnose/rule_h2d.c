@@ -16,18 +16,19 @@ static double share_of(const struct facts *facts, const struct rank_facts *r,
                        struct findings *found)
 {
     struct gpu_share gpu;
-    if (!gpu_share_of(facts, r, "h2d", &gpu))
+    if (!gpu_share_of(facts, r, CLOCK_PHASE(H2D), &gpu))
         return bound_share(r, 1u << PHASE_H2D, found);
     double idle_ms = gpu.idle * r->kept_ms / (double)r->kept;
     return gpu.idle >= BOUND_WARNING && idle_ms >= COST_FLOOR * r->cost_ms ? gpu.idle : 0;
 }
 
 /* A step's, by the calls of CUDA. */
-static double copied_bytes(const struct facts *facts, const struct rank_facts *r, const char *class)
+static double copied_bytes(const struct facts *facts, const struct rank_facts *r,
+                           enum leat_cuda_class class)
 {
     double bytes = 0;
     for (size_t i = 0; i < facts->cuda_call_count; i++)
-        if (facts->cuda_calls[i].pid == r->pid && strcmp(facts->cuda_calls[i].class, class) == 0)
+        if (facts->cuda_calls[i].pid == r->pid && facts->cuda_calls[i].class == class)
             bytes += facts->cuda_calls[i].bytes / (double)r->steps;
     return bytes;
 }
@@ -37,7 +38,8 @@ static double copied_bytes(const struct facts *facts, const struct rank_facts *r
 static void find_copies(const struct facts *facts, const struct rank_facts *r,
                         struct device_lines *ret)
 {
-    double all = copied_bytes(facts, r, "h2d_pinned") + copied_bytes(facts, r, "h2d_pageable");
+    double all = copied_bytes(facts, r, LEAT_CUDA_H2D_PINNED) +
+                 copied_bytes(facts, r, LEAT_CUDA_H2D_PAGEABLE);
     device_lines_find(facts, r, DEVICE_COPY_LINES, ret);
     if (ret->n < MANY_COPIES && ret->bytes < 0.5 * all)
         *ret = (struct device_lines){0};
@@ -67,11 +69,11 @@ static double waiting_part(const struct facts *facts, const struct rank_facts *r
     double copying = 0, waiting = 0;
     for (size_t i = 0; i < facts->gpu_phase_count; i++) {
         const struct gpu_phase *p = &facts->gpu_phases[i];
-        if (p->pid == r->pid && strcmp(p->phase, "h2d") == 0)
+        if (p->pid == r->pid && p->phase == LEAT_CLOCK_H2D)
             copying += p->idle_ms;
-        else if (p->pid == r->pid && strcmp(p->phase, "sync") == 0)
+        else if (p->pid == r->pid && p->phase == LEAT_CLOCK_SYNC)
             waiting += p->idle_ms * waits_of_copies(facts, r);
-        else if (p->pid == r->pid && strcmp(p->phase, "launch") == 0)
+        else if (p->pid == r->pid && p->phase == LEAT_CLOCK_LAUNCH)
             waiting += p->idle_ms * waits_of_copies(facts, r) * launches_after_waits(facts, r);
     }
     return waiting > 0 ? waiting / (copying + waiting) : 0;
@@ -90,7 +92,7 @@ static double advise_lines(struct finding *f, const struct device_lines *copies,
                        "non_blocking=True.",
                        copies->at, copies->n, copies->bytes / copies->n);
         saved_ms = h2d_ms * (1 - 1 / copies->n);
-    } else if (strcmp(first->kind, "pageable_copy") == 0) {
+    } else if (first->kind == CUDA_LINE_PAGEABLE_COPY) {
         finding_advise(f, ACTION_PIN_AND_OVERLAP,
                        "%s copies pageable memory: use DataLoader(..., pin_memory=True) and, "
                        "there, .to(device, non_blocking=True).",
@@ -122,7 +124,7 @@ static void say_share(struct finding *f, const struct device_lines *copies, doub
                     100 * f->share, h2d_ms, wall_ms);
         return;
     }
-    const char *how = strcmp(copies->lines[0]->kind, "pageable_copy") == 0
+    const char *how = copies->lines[0]->kind == CUDA_LINE_PAGEABLE_COPY
                           ? "copies pageable memory"
                           : "waits for each copy (non_blocking=True is missing)";
     finding_say(f,
@@ -146,7 +148,8 @@ static double advise_loader(struct finding *f, const struct facts *facts,
                             const struct loader_fact *loader, const struct rank_facts *r,
                             double wall_ms, double h2d_ms)
 {
-    if (copied_bytes(facts, r, "h2d_pinned") > copied_bytes(facts, r, "h2d_pageable"))
+    if (copied_bytes(facts, r, LEAT_CUDA_H2D_PINNED) >
+        copied_bytes(facts, r, LEAT_CUDA_H2D_PAGEABLE))
         advise_pinned(f, NULL);
     else if (loader && loader->pin_memory == 1)
         finding_advise(f, ACTION_COPY_ASYNC,
@@ -179,7 +182,7 @@ void rule_h2d(const struct facts *facts, struct findings *found)
     say_share(f, &copies, wall_ms, h2d_ms);
     finding_prove(f, EVIDENCE_H2D_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_H2D_TIME, h2d_ms, "steps WHERE id>>40 = %d", r->rank);
-    prove_exposed(f, facts, r, "h2d");
+    prove_exposed(f, facts, r, CLOCK_PHASE(H2D));
     prove_lines(f, &copies, r, h2d_ms);
     if (loader && loader->pin_memory >= 0)
         finding_prove(f, EVIDENCE_PIN_MEMORY, (double)loader->pin_memory,

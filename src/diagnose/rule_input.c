@@ -7,7 +7,7 @@ void rule_input(const struct facts *facts, struct findings *found)
 {
     const struct rank_facts *r = judged_rank(facts);
     double share = r ? bound_share(r, 1u << PHASE_INPUT, found) : 0;
-    double exposed = r ? exposed_share(facts, r, share, "input") : 0;
+    double exposed = r ? exposed_share(facts, r, share, CLOCK_PHASE(INPUT)) : 0;
     if (!(exposed > 0))
         return;
     double wall_ms = r->kept_ms / (double)r->kept;
@@ -24,6 +24,6 @@ void rule_input(const struct facts *facts, struct findings *found)
     finding_prove(f, EVIDENCE_INPUT_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_INPUT_TIME, input_ms, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_STEP_TIME, wall_ms, "steps WHERE id>>40 = %d", r->rank);
-    prove_exposed(f, facts, r, "input");
+    prove_exposed(f, facts, r, CLOCK_PHASE(INPUT));
     explain_input(facts, r, input_ms, f);
 }

@@ -7,20 +7,21 @@
 
 #include <string.h>
 
-#define BETWEEN_LAUNCHES "launch"
-#define COMPUTE_PHASES   "forward backward optimizer " BETWEEN_LAUNCHES
+static const enum leat_clock_phase compute_phases[] = {LEAT_CLOCK_FORWARD, LEAT_CLOCK_BACKWARD,
+                                                       LEAT_CLOCK_OPTIMIZER, LEAT_CLOCK_LAUNCH};
+#define COMPUTE_PHASES                                                                             \
+    (CLOCK_PHASE(FORWARD) | CLOCK_PHASE(BACKWARD) | CLOCK_PHASE(OPTIMIZER) | CLOCK_PHASE(LAUNCH))
 
-static const char *largest_gap(const struct facts *facts, const struct rank_facts *r,
-                               double *ret_idle)
+static enum leat_clock_phase largest_gap(const struct facts *facts, const struct rank_facts *r,
+                                         double *ret_idle)
 {
-    static const char *const names[] = {"forward", "backward", "optimizer", BETWEEN_LAUNCHES};
-    const char *largest = names[0];
+    enum leat_clock_phase largest = compute_phases[0];
     *ret_idle = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    for (size_t i = 0; i < sizeof compute_phases / sizeof *compute_phases; i++) {
         struct gpu_share gpu = {0};
-        if (gpu_share_of(facts, r, names[i], &gpu) && gpu.idle > *ret_idle) {
+        if (gpu_share_of(facts, r, 1u << compute_phases[i], &gpu) && gpu.idle > *ret_idle) {
             *ret_idle = gpu.idle;
-            largest = names[i];
+            largest = compute_phases[i];
         }
     }
     return largest;
@@ -65,17 +66,17 @@ void rule_launch(const struct facts *facts, struct findings *found)
     double wall_ms = r->kept_ms / (double)r->kept, largest_idle;
     if (gpu.idle * wall_ms < COST_FLOOR * r->cost_ms)
         return;
-    const char *largest = largest_gap(facts, r, &largest_idle);
+    enum leat_clock_phase largest = largest_gap(facts, r, &largest_idle);
     struct finding *f =
         findings_add(found, "LAUNCH-BOUND", SECTION_STEP_TIME, share_severity(gpu.idle));
     if (!f)
         return;
     f->share = gpu.idle;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
-    if (strcmp(largest, BETWEEN_LAUNCHES) == 0)
+    if (largest == LEAT_CLOCK_LAUNCH)
         say_of_launches(f, gpu.idle, wall_ms);
     else
-        say_of_phase(f, gpu.idle, wall_ms, largest, largest_idle);
+        say_of_phase(f, gpu.idle, wall_ms, clock_phase_names[largest], largest_idle);
     finding_prove(f, EVIDENCE_GPU_IDLE_IN_COMPUTE, gpu.idle, "gpu_clock WHERE pid = %lld",
                   (long long)r->pid);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - gpu.idle));

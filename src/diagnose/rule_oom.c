@@ -15,8 +15,8 @@
 static int lost_a_process(const struct facts *facts)
 {
     return facts->signal == SIGNAL_KILL || facts->exit_status == 128 + SIGNAL_KILL ||
-           strcmp(facts->ended, "killed") == 0 || exception_with(facts, "signal: Killed") ||
-           (facts->rank_count > 1 && strcmp(facts->ended, "failed") == 0);
+           facts_run_end(facts) == RUN_KILLED || exception_with(facts, "signal: Killed") ||
+           (facts->rank_count > 1 && facts_run_end(facts) == RUN_FAILED);
 }
 
 static const struct sys_sample *last_sample(const struct facts *facts)

@@ -130,7 +130,7 @@ static double respawn_share(const struct facts *facts, const struct stalls *s)
     for (size_t i = 0; i < s->count; i++)
         for (size_t j = 0; j < facts->proc_count; j++) {
             const struct proc_fact *p = &facts->procs[j];
-            if (strcmp(p->role, "worker") == 0 && p->rank == s->rank->rank &&
+            if (p->role == ROLE_WORKER && p->rank == s->rank->rank &&
                 step_holds(s->rank, s->at[i], p->started_ms, p->started_ms)) {
                 n++;
                 break;

@@ -15,20 +15,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Names that fold gives to spans which are no part of `other` in a step that trains. */
-static int is_accounted(const char *name)
+/* Spans that leat names itself and that are no part of `other` in a step that trains. */
+static int is_accounted(const struct span_fact *s)
 {
-    static const char *const names[] = {"eval", "compile", "epoch_start"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return 1;
-    return 0;
+    return s->kind == SPAN_EVAL || s->kind == SPAN_COMPILE || s->kind == SPAN_EPOCH_START;
 }
 
 struct part {
     char name[64];
     double ms; /* per step of the whole run */
-    int is_span;
+    int is_span, is_checkpoint;
 };
 
 /* The largest span inside `other`, or inside `sync` (a span without a part in `other`, such as a
@@ -38,15 +34,16 @@ static struct part largest_span(const struct facts *facts, const struct rank_fac
     struct part best = {0};
     for (size_t i = 0; i < facts->span_count; i++) {
         const struct span_fact *s = &facts->spans[i];
-        if (s->rank != r->rank || is_accounted(s->name) || r->steps <= 0)
+        if (s->rank != r->rank || is_accounted(s) || r->steps <= 0)
             continue;
-        if (in_sync && (s->other_ms > 0 || strcmp(s->name, "checkpoint") == 0))
+        if (in_sync && (s->other_ms > 0 || s->kind == SPAN_CHECKPOINT))
             continue;
         double ms = (in_sync ? s->total_ms : s->other_ms) / (double)r->steps;
         if (ms > best.ms) {
             snprintf(best.name, sizeof best.name, "%s", s->name);
             best.ms = ms;
             best.is_span = 1;
+            best.is_checkpoint = s->kind == SPAN_CHECKPOINT;
         }
     }
     return best;
@@ -59,7 +56,7 @@ static double unnamed_other(const struct facts *facts, const struct rank_facts *
     double named = 0;
     for (size_t i = 0; r->steps > 0 && i < facts->span_count; i++) {
         const struct span_fact *s = &facts->spans[i];
-        if (s->rank == r->rank && !is_accounted(s->name))
+        if (s->rank == r->rank && !is_accounted(s))
             named += s->other_ms / (double)r->steps;
     }
     return named < other_ms ? other_ms - named : 0;
@@ -97,7 +94,7 @@ static void name_other(struct finding *f, const struct facts *facts, const struc
                        double unnamed_ms)
 {
     struct part span = largest_span(facts, r, 0);
-    if (span.is_span && span.ms >= unnamed_ms && strcmp(span.name, "checkpoint") == 0) {
+    if (span.is_span && span.ms >= unnamed_ms && span.is_checkpoint) {
         finding_advise(
             f, ACTION_SAVE_LESS_OFTEN,
             "Saving checkpoints (torch.save) is the largest part. Save less often, or in "
@@ -137,7 +134,9 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
     prove_span(f, r, &span);
 }
 
-#define DEVICE_WAITS "sync collective allocator other" /* phases of the device's clock */
+/* Phases of the device's clock in which it waits for something other than batches and copies. */
+#define DEVICE_WAITS                                                                               \
+    (CLOCK_PHASE(SYNC) | CLOCK_PHASE(COLLECTIVE) | CLOCK_PHASE(ALLOCATOR) | CLOCK_PHASE(OTHER))
 
 /* 1, with the finding told, when lines that wait for the device explain it. */
 static int tell_lines(struct finding *f, const struct facts *facts, const struct rank_facts *r,

@@ -70,6 +70,7 @@ static void fill_span(const struct store_row *row, void *item)
     struct span_fact *s = item;
     s->rank = (int)int_or(row, 0, -1);
     TEXT(row, 1, s->name);
+    s->kind = (enum span_kind)name_index(span_kind_names, s->name);
     s->n = store_column_int(row, 2);
     s->total_ms = ms(row, 3);
     s->max_ms = ms(row, 4);
@@ -82,7 +83,7 @@ static void fill_loader(const struct store_row *row, void *item)
     l->pid = int_or(row, 0, -1);
     l->loader = (int)int_or(row, 1, -1);
     l->rank = (int)int_or(row, 2, -1);
-    TEXT(row, 3, l->use);
+    l->use = (enum loader_use)name_index(loader_use_names, store_column_text(row, 3));
     TEXT(row, 4, l->dataset);
     l->dataset_length = int_or(row, 5, -1);
     TEXT(row, 6, l->where);
@@ -121,7 +122,7 @@ static void fill_proc(const struct store_row *row, void *item)
     struct proc_fact *p = item;
     p->pid = int_or(row, 0, -1);
     p->ppid = int_or(row, 1, -1);
-    TEXT(row, 2, p->role);
+    p->role = (enum process_role)name_index(process_role_names, store_column_text(row, 2));
     p->rank = (int)int_or(row, 3, -1);
     p->worker_id = (int)int_or(row, 4, -1);
     TEXT(row, 5, p->comm);
@@ -155,6 +156,14 @@ static void fill_proc_sample(const struct store_row *row, void *item)
     s->read_calls = int_or(row, 15, -1);
 }
 
+/* The first word: "npy x.npy: 10 samples ..." */
+static enum engine_source source_kind_of(const char *source)
+{
+    char word[16];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(source, " "), source);
+    return (enum engine_source)name_index(engine_source_names, word);
+}
+
 static void fill_engine(const struct store_row *row, void *item)
 {
     struct engine_fact *e = item;
@@ -164,7 +173,8 @@ static void fill_engine(const struct store_row *row, void *item)
     e->pid = int_or(row, 0, -1);
     e->loader = (int)int_or(row, 1, -1);
     TEXT(row, 2, e->source);
-    TEXT(row, 3, e->ordering);
+    e->source_kind = source_kind_of(e->source);
+    e->order = (enum engine_order)name_index(engine_order_names, store_column_text(row, 3));
     e->threads = int_or(row, 4, -1);
     e->cores = int_or(row, 5, -1);
     e->ahead = int_or(row, 6, -1);
@@ -207,7 +217,7 @@ static void fill_cuda_call(const struct store_row *row, void *item)
 {
     struct cuda_call *c = item;
     c->pid = int_or(row, 0, -1);
-    TEXT(row, 1, c->class);
+    c->class = (enum leat_cuda_class)name_index(cuda_class_names, store_column_text(row, 1));
     c->n = store_column_real(row, 2);
     c->ms = ms(row, 3);
     c->bytes = store_column_real(row, 4);
@@ -220,15 +230,14 @@ static void fill_cuda_line(const struct store_row *row, void *item)
     struct cuda_line *l = item;
     double pageable = store_column_real(row, 4), pinned = store_column_real(row, 5);
     double back = store_column_real(row, 6), waits = store_column_real(row, 7);
-    const char *kind = pageable > 0              ? "pageable_copy"
-                       : pinned > 0 && waits > 0 ? "blocking_copy"
-                       : back > 0 || waits > 0   ? "wait"
-                                                 : "";
     l->pid = int_or(row, 0, -1);
     TEXT(row, 1, l->file);
     l->line = int_or(row, 2, 0);
     TEXT(row, 3, l->function);
-    snprintf(l->kind, sizeof l->kind, "%s", kind);
+    l->kind = pageable > 0              ? CUDA_LINE_PAGEABLE_COPY
+              : pinned > 0 && waits > 0 ? CUDA_LINE_BLOCKING_COPY
+              : back > 0 || waits > 0   ? CUDA_LINE_WAIT
+                                        : CUDA_LINE_NEITHER;
     l->n = pageable > 0 || (pinned > 0 && waits > 0) ? pageable + pinned : fmax(back, waits);
     l->ms = ms(row, 8);
     l->bytes = store_column_real(row, 9);
@@ -241,7 +250,7 @@ static void fill_gpu_phase(const struct store_row *row, void *item)
 {
     struct gpu_phase *p = item;
     p->pid = int_or(row, 0, -1);
-    TEXT(row, 1, p->phase);
+    p->phase = (enum leat_clock_phase)name_index(clock_phase_names, store_column_text(row, 1));
     p->device_ms = ms(row, 2);
     p->idle_ms = ms(row, 3);
     p->hidden_ms = ms(row, 4);

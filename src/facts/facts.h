@@ -8,6 +8,7 @@
 #define LEAT_DIAGNOSE_FACTS_H
 
 #include "base/err.h"
+#include "facts/names.h"
 #include "store/store.h"
 
 #include <leat/recorder.h>
@@ -60,6 +61,7 @@ struct fold_bin {
 
 struct span_fact {
     int rank;
+    enum span_kind kind;
     char name[64];
     int64_t n;
     double total_ms, max_ms, other_ms;
@@ -68,7 +70,7 @@ struct span_fact {
 struct loader_fact {
     int64_t pid;
     int loader, rank;
-    char use[8]; /* train, eval, infer */
+    enum loader_use use;
     char dataset[96], where[160];
     int64_t dataset_length, batch_size, num_workers, prefetch_factor, pin_memory;
     int64_t persistent_workers, iterable, iterations, batches, samples;
@@ -80,7 +82,9 @@ struct loader_fact {
 struct engine_fact {
     int64_t pid, threads, cores, ahead;
     int loader;
-    char source[96], ordering[16];
+    enum engine_source source_kind;
+    enum engine_order order;
+    char source[96];
     double memory_bytes, batches, samples, bytes, waits;
     double wait_ms, help_ms, order_ms, read_ms, layout_ms, idle_ms;
 };
@@ -118,7 +122,8 @@ struct input_line { /* where the time goes, by sampling */
 struct proc_fact {
     int64_t pid, ppid, lost_records;
     int rank, worker_id, recorded;
-    char role[8], comm[32], missing[256], exception[256], command[256];
+    enum process_role role;
+    char comm[32], missing[256], exception[256], command[256];
     double started_ms, ended_ms; /* NaN: alive at the end */
 };
 
@@ -141,21 +146,21 @@ struct gpu_sample {
 };
 struct cuda_call { /* of a process during its steps, one row a class of calls (recorder.h) */
     int64_t pid;
-    char class[16];
+    enum leat_cuda_class class; /* LEAT_CUDA_CLASSES_COUNT: one that this leat does not know */
     double n, ms, bytes;
 };
 struct cuda_line { /* of a process: a line that copies between host and GPU, or waits for it */
     int64_t pid, line;
     char file[160], function[64];
-    char kind[16]; /* pageable_copy, blocking_copy, wait; "": it does neither */
-    double n;      /* copies to the device of the first two kinds, else waits */
+    enum cuda_line_kind kind;
+    double n; /* copies to the device, or waits, whichever its kind says */
     double ms, bytes, steps;
     double wait_ms;        /* of all waits at that line */
     double seldom_wait_ms; /* of those that it makes in few of its steps: not in `n` and `ms` */
 };
 struct gpu_phase { /* device time of a process by what its host did (gpu_clock in run-db.md) */
     int64_t pid;
-    char phase[16];
+    enum leat_clock_phase phase; /* LEAT_CLOCK_PHASES_COUNT: one that this leat does not know */
     double device_ms, idle_ms, hidden_ms;
 };
 struct memory_sample {
@@ -221,6 +226,8 @@ struct facts {
  * that trained under a rank already taken (a script that trains twice): they are shown, but never
  * compared with the ranks. */
 size_t facts_world_ranks(const struct facts *facts);
+
+enum run_end facts_run_end(const struct facts *facts);
 
 /* The engine of a loader; NULL: torch's machinery makes its batches. */
 const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, int loader);

@@ -20,16 +20,7 @@ static int int_or_minus(const struct store_row *row, int column)
 /* A part that this leat does not know gets no rows of its own, rather than another's. */
 static enum leat_part part_of(const struct store_row *row, int column)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        LEAT_PARTS(X)
-#undef X
-    };
-    const char *text = store_column_text(row, column);
-    for (int i = 0; text && i < LEAT_PARTS_COUNT; i++)
-        if (strcmp(names[i], text) == 0)
-            return (enum leat_part)i;
-    return LEAT_PARTS_COUNT;
+    return (enum leat_part)name_index(part_names, store_column_text(row, column));
 }
 
 static void fill_part(const struct store_row *row, void *item)

@@ -342,7 +342,7 @@ static int load_rank(struct store_reader *reader, struct facts *f, struct rank_f
                               &rank, 1, add_process, &process, err);
     r->cost_ms *= process.record_cost_ms;
     for (size_t i = 0; i < f->span_count; i++)
-        if (f->spans[i].rank == r->rank && strcmp(f->spans[i].name, "eval") == 0)
+        if (f->spans[i].rank == r->rank && f->spans[i].kind == SPAN_EVAL)
             r->eval_ms = f->spans[i].total_ms;
     struct bins bins = {.rank = r};
     if (result >= 0 && r->folded)
@@ -408,6 +408,11 @@ static double mean_without(const struct rank_facts *r, unsigned phase_bits)
         if ((phase_bits >> p & 1) && r->phase_ms[p])
             ms -= r->stats[p].mean;
     return ms;
+}
+
+enum run_end facts_run_end(const struct facts *facts)
+{
+    return (enum run_end)name_index(run_end_names, facts->ended);
 }
 
 size_t facts_world_ranks(const struct facts *facts)

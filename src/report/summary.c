@@ -93,7 +93,7 @@ static const char *exception(const struct facts *facts)
     const struct proc_fact *found = NULL;
     for (size_t i = 0; i < facts->proc_count; i++) {
         const struct proc_fact *proc = &facts->procs[i];
-        if (!*proc->exception || strcmp(proc->role, "worker") == 0)
+        if (!*proc->exception || proc->role == ROLE_WORKER)
             continue;
         if (!found || (unsigned)proc->rank < (unsigned)found->rank)
             found = proc;

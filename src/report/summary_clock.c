@@ -21,8 +21,8 @@ static json_t *phases_of(const struct facts *facts, int64_t pid, double all_ms, 
             continue;
         *ret_idle_ms += p->idle_ms;
         json_t *item =
-            json_pack("{so so so so so}", "phase", summary_text(p->phase), "share",
-                      json_number_or_null(p->device_ms / all_ms), "idle_share",
+            json_pack("{so so so so so}", "phase", summary_text(clock_phase_names[p->phase]),
+                      "share", json_number_or_null(p->device_ms / all_ms), "idle_share",
                       json_number_or_null(p->idle_ms / all_ms), "idle",
                       json_number_or_null(p->idle_ms), "hidden", json_number_or_null(p->hidden_ms));
         if (json_array_append_new(list, item) < 0) {

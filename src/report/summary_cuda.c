@@ -12,7 +12,7 @@ static json_t *calls_of_rank(const struct facts *facts, const struct rank_facts 
             continue;
         double steps = (double)rank->steps;
         json_t *item = json_pack(
-            "{so so so so so so}", "class", summary_text(c->class), "calls",
+            "{so so so so so so}", "class", summary_text(cuda_class_names[c->class]), "calls",
             json_number_or_null(c->n), "calls_per_step", json_number_or_null(c->n / steps),
             "time_per_step", json_number_or_null(c->ms / steps), "bytes",
             json_number_or_null(c->bytes), "bytes_per_step", json_number_or_null(c->bytes / steps));
@@ -33,12 +33,12 @@ static json_t *lines_of_rank(const struct facts *facts, const struct rank_facts 
         if (l->pid != rank->pid || rank->steps <= 0 || !cuda_line_repeats(l, rank))
             continue;
         double steps = (double)rank->steps;
-        json_t *item = json_pack("{so so so so so so so}", "kind", summary_text(l->kind), "file",
-                                 summary_text(l->file), "line", summary_integer(l->line),
-                                 "function", summary_text(l->function), "calls_per_step",
-                                 json_number_or_null(l->n / steps), "time_per_step",
-                                 json_number_or_null(l->ms / steps), "bytes_per_step",
-                                 json_number_or_null(l->bytes / steps));
+        json_t *item = json_pack(
+            "{so so so so so so so}", "kind", summary_text(cuda_line_kind_names[l->kind]), "file",
+            summary_text(l->file), "line", summary_integer(l->line), "function",
+            summary_text(l->function), "calls_per_step", json_number_or_null(l->n / steps),
+            "time_per_step", json_number_or_null(l->ms / steps), "bytes_per_step",
+            json_number_or_null(l->bytes / steps));
         if (json_array_append_new(list, item) < 0) {
             json_decref(list);
             return NULL;

@@ -21,7 +21,7 @@ static json_t *engine_part(const struct engine_fact *e)
     double busy_ms = fmax(0, made - e->help_ms), all_ms = busy_ms + e->idle_ms;
     return json_pack(
         "{so so so so so so so so so so so so so so}", "source", summary_text(e->source), "order",
-        summary_text(e->ordering), "threads", summary_integer(e->threads), "cores",
+        summary_text(engine_order_names[e->order]), "threads", summary_integer(e->threads), "cores",
         summary_integer(e->cores), "ahead", summary_integer(e->ahead), "memory_bytes",
         json_number_or_null(e->memory_bytes), "bytes", json_number_or_null(e->bytes), "wait",
         json_number_or_null(e->wait_ms), "help", json_number_or_null(e->help_ms), "order_time",
@@ -38,15 +38,16 @@ static json_t *loader_part(const struct facts *facts, const struct loader_fact *
         "{so so so so so so so so so so so so so so so so so so so so}", "engine",
         engine_part(facts_engine(facts, l->pid, l->loader)), "rank", summary_integer(l->rank),
         "pid", summary_integer(l->pid), "loader", summary_integer(l->loader), "use",
-        summary_text(l->use), "dataset", summary_text(l->dataset), "dataset_length",
-        summary_integer(l->dataset_length), "where", summary_text(l->where), "batch_size",
-        summary_integer(l->batch_size), "num_workers", summary_integer(l->num_workers),
-        "prefetch_factor", summary_integer(l->prefetch_factor), "pin_memory",
-        summary_flag(l->pin_memory), "persistent_workers", summary_flag(l->persistent_workers),
-        "iterable", summary_flag(l->iterable), "iterations", summary_integer(l->iterations),
-        "batches", summary_integer(l->batches), "wait", json_number_or_null(l->wait_ms),
-        "first_wait", json_number_or_null(l->first_wait_ms), "first_batch",
-        json_number_or_null(each), "background", json_number_or_null(l->background_ms));
+        summary_text(loader_use_names[l->use]), "dataset", summary_text(l->dataset),
+        "dataset_length", summary_integer(l->dataset_length), "where", summary_text(l->where),
+        "batch_size", summary_integer(l->batch_size), "num_workers",
+        summary_integer(l->num_workers), "prefetch_factor", summary_integer(l->prefetch_factor),
+        "pin_memory", summary_flag(l->pin_memory), "persistent_workers",
+        summary_flag(l->persistent_workers), "iterable", summary_flag(l->iterable), "iterations",
+        summary_integer(l->iterations), "batches", summary_integer(l->batches), "wait",
+        json_number_or_null(l->wait_ms), "first_wait", json_number_or_null(l->first_wait_ms),
+        "first_batch", json_number_or_null(each), "background",
+        json_number_or_null(l->background_ms));
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

@@ -278,7 +278,7 @@ static json_t *process_part(const struct facts *facts, const struct proc_fact *p
     return json_pack(
         "{so so so so so so so so so so so so so so so so so so so so so so so}", "pid",
         summary_integer(proc->pid), "ppid", summary_integer(proc->ppid), "role",
-        summary_text(proc->role), "rank", summary_integer(proc->rank), "worker",
+        summary_text(process_role_names[proc->role]), "rank", summary_integer(proc->rank), "worker",
         summary_integer(proc->worker_id), "comm", summary_text(proc->comm), "command",
         summary_text(proc->command), "recorded", summary_flag(proc->recorded), "started",
         json_number_or_null(proc->started_ms), "ended", json_number_or_null(proc->ended_ms),

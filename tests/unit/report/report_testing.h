@@ -125,7 +125,7 @@ static inline void hand_slow_input(struct hand_run *run)
     run->facts.ranks = &run->rank;
     run->facts.rank_count = 1;
     run->loader = (struct loader_fact){.pid = 1000,
-                                       .use = "train",
+                                       .use = LOADER_TRAIN,
                                        .dataset = "SlowImages",
                                        .where = "train.py:31",
                                        .dataset_length = 3200,

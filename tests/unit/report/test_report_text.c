@@ -153,7 +153,7 @@ static void the_end_of_the_run(void **state)
     struct hand_run run;
     hand_slow_input(&run);
     run.proc = (struct proc_fact){.pid = 1000,
-                                  .role = "main",
+                                  .role = ROLE_MAIN,
                                   .exception = "ValueError: shapes differ (train.py:88)",
                                   .worker_id = -1,
                                   .ended_ms = NAN};
@@ -204,7 +204,7 @@ static void excluded_steps_and_losses_are_shown(void **state)
 static struct cuda_call call_of(int64_t pid, const char *class, double n, double ms, double bytes)
 {
     struct cuda_call c = {.pid = pid, .n = n, .ms = ms, .bytes = bytes};
-    snprintf(c.class, sizeof c.class, "%s", class);
+    c.class = (enum leat_cuda_class)name_index(cuda_class_names, class);
     return c;
 }
 
@@ -212,7 +212,7 @@ static struct gpu_phase phase_of(int64_t pid, const char *phase, double device, 
                                  double hidden)
 {
     struct gpu_phase p = {.pid = pid, .device_ms = device, .idle_ms = idle, .hidden_ms = hidden};
-    snprintf(p.phase, sizeof p.phase, "%s", phase);
+    p.phase = (enum leat_clock_phase)name_index(clock_phase_names, phase);
     return p;
 }
 
@@ -221,7 +221,7 @@ static struct cuda_line line_with(int64_t pid, int line, const char *kind, doubl
 {
     struct cuda_line l = {.pid = pid, .line = line, .n = n, .ms = ms, .steps = steps};
     snprintf(l.file, sizeof l.file, "train.py");
-    snprintf(l.kind, sizeof l.kind, "%s", kind);
+    l.kind = (enum cuda_line_kind)name_index(cuda_line_kind_names, kind);
     return l;
 }
 

@@ -167,7 +167,7 @@ static void bytes_that_are_not_utf8(void **state)
     struct facts facts = hand_nothing();
     struct findings findings = {0};
     struct proc_fact proc = {.pid = 7,
-                             .role = "main",
+                             .role = ROLE_MAIN,
                              .exception = "ValueError: caf\xe9 (x.py:1)",
                              .ended_ms = NAN,
                              .worker_id = -1};
