@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# gpu-check.sh: does leat work on this GPU machine? Ends with a short table; fails when a row does.
+# gpu-check.sh: does leat work on this GPU machine? Ends with a short table; fails when a row fails.
 #
-# Made for a machine with the drivers, a Python with CUDA PyTorch and perhaps nothing else. Where the
-# headers of SQLite and jansson are there, leat is built here (build-gpu/); where not, build/leat is
-# used as it was brought along: `make build` links both statically and the extension is abi3, so
-# build/leat and build/python are all that has to travel, and build/bench/probe to time a call.
+# The machine needs the driver and a Python with CUDA PyTorch, nothing else. leat comes as the wheel
+# that `make wheel` built (dist/), in an environment of its own that shares the machine's packages, or
+# from build/ where `make build` ran on this machine. `build/bench/probe` times a call of CUDA.
 #
-#     tools/gpu-check.sh                 all of it, some eight minutes
+#     tools/gpu-check.sh                 all parts, about eight minutes
 #     tools/gpu-check.sh training calls  only these parts
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
@@ -27,35 +26,35 @@ row() { # row WHAT RESULT STATUS
     [ "$3" -eq 0 ] || failed=1
 }
 
-leat=$PWD/build/leat
-if command -v meson >/dev/null && command -v ninja >/dev/null && command -v pkg-config >/dev/null &&
-    pkg-config --exists sqlite3 jansson && [ "${LEAT_CARRIED:-0}" = 0 ]; then
-    tests=false
-    ! pkg-config --exists cmocka || tests=true
-    meson setup build-gpu -Dtests=$tests >build/logs/gpu-setup.log 2>&1 || [ -f build-gpu/build.ninja ]
-    if ninja -C build-gpu >build/logs/gpu-build.log 2>&1; then
-        row 'build' 'build-gpu' 0
-        leat=$PWD/build-gpu/leat
-    else
-        tail -n 30 build/logs/gpu-build.log
-        row 'build' 'see build/logs/gpu-build.log' 1
-    fi
-    if [ $tests = true ]; then
-        status=0
-        meson test -C build-gpu --no-rebuild --print-errorlogs >build/logs/gpu-tests.log 2>&1 || status=$?
-        [ "$status" -eq 0 ] || tail -n 60 build/logs/gpu-tests.log
-        row 'C tests' "$(grep -E '^(Ok|Fail):' build/logs/gpu-tests.log | tr -s ' \n' ' ')" "$status"
-    fi
+# build/gpu has the layout of build/: the command, and the folder that holds the package.
+use_wheel() {
+    local venv=build/gpu/venv
+    python3 -m venv --system-site-packages "$venv"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-index --no-deps "$1"
+    ln -sfn "$PWD/$venv/bin/leat" build/gpu/leat
+    ln -sfn "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" build/gpu/python
+    ln -sfn ../bench build/gpu/bench
+}
+
+wheels=(dist/leat-*.whl)
+if [ -f "${wheels[0]}" ]; then
+    rm -rf build/gpu
+    mkdir -p build/gpu
+    status=0
+    use_wheel "${wheels[0]}" || status=$?
+    leat=$PWD/build/gpu/leat
+    row 'wheel' "$(basename "${wheels[0]}"), $(du -k "${wheels[0]}" | cut -f 1) KiB" "$status"
 else
-    row 'build' 'brought along: build/leat' "$([ -x "$leat" ] && echo 0 || echo 1)"
+    leat=$PWD/build/leat
+    row 'build' 'build/leat' "$([ -x "$leat" ] && echo 0 || echo 1)"
 fi
 
 status=0
 "$leat" check || status=$?
 row 'leat check' "$("$leat" --version 2>&1)" "$status"
 
-# Parts print what they found into a log; their last line, or the rows that were missed, stands for them.
-# Those that time nothing run side by side, all others one after the other.
+# Each part prints into a log. Its row shows the lines that failed, or the last line. Parts that measure
+# no time run side by side, all others one after the other.
 declare -A pids
 begin() { # begin PART COMMAND ...
     local part=$1
@@ -89,7 +88,7 @@ part() { # part PART WHAT COMMAND ...
     finish "$name" "$what"
 }
 
-# The steps the script made must be the steps leat counted; both come from here.
+# leat must count exactly the steps that the script counted itself.
 # shellcheck disable=SC2317 # begin calls them
 check_training() { # check_training WORKERS
     "$leat" run --logs-dir "$work" --run-name "smoke-$1" examples/gpu_smoke.py --workers "$1" |
