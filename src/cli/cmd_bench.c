@@ -40,7 +40,7 @@ struct options {
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static int parse_bytes(const char *value, int64_t *ret_bytes)
+static int parse_bytes(const char *value, void *field)
 {
     char number[32];
     size_t length = strcspn(value, "kKmMgGtT");
@@ -59,12 +59,13 @@ static int parse_bytes(const char *value, int64_t *ret_bytes)
     }
     if (num_parse_f64(number, &amount) < 0 || amount <= 0 || amount * unit > 0x1p60)
         return -EINVAL;
-    *ret_bytes = (int64_t)(amount * unit);
+    *(int64_t *)field = (int64_t)(amount * unit);
     return 0;
 }
 
-static int parse_sizes(const char *value, struct tune_limits *limits)
+static int parse_sizes(const char *value, void *field)
 {
+    struct tune_limits *limits = field;
     char *copy = mem_strdup(value), *rest = copy, *word;
     int result = copy ? 0 : -ENOMEM;
     while (result == 0 && (word = strsep(&rest, ","))) {
@@ -79,98 +80,51 @@ static int parse_sizes(const char *value, struct tune_limits *limits)
     return result;
 }
 
-static int parse_seconds(const char *value, double *ret_s)
+static int parse_seconds(const char *value, void *field)
 {
-    return num_parse_f64(value, ret_s) < 0 || *ret_s <= 0 ? -EINVAL : 0;
+    double *s = field;
+    return num_parse_f64(value, s) < 0 || *s <= 0 ? -EINVAL : 0;
 }
 
-static int parse_workers(const char *value, int *ret_workers)
+static int parse_workers(const char *value, void *field)
 {
     uint64_t number;
     if (num_parse_u64(value, &number) < 0 || number > TUNE_MOST_WORKERS)
         return -EINVAL;
-    *ret_workers = (int)number;
+    *(int *)field = (int)number;
     return 0;
 }
 
-static int parse_loader(const char *value, const char **ret_loader)
+static int parse_loader(const char *value, void *field)
 {
     uint64_t number;
     if (num_parse_u64(value, &number) < 0 || number == 0 || number > 1000)
         return -EINVAL;
-    *ret_loader = value;
+    *(const char **)field = value;
     return 0;
 }
 
-/* One option with a value. 1 when `argv[*i]` is one, with *ret_usage set; else 0. */
-static int take_value(int argc, char **argv, int *i, struct options *o, int *ret_usage)
-{
-    static const struct {
-        const char *name, *wants;
-    } known[] = {
-        {"--time",        "seconds, such as 60"                            },
-        {"--timeout",     "seconds, such as 30"                            },
-        {"--memory",      "an amount, such as 8G"                          },
-        {"--batch-size",  "batch sizes, such as 64,128,256 (8 at the most)"},
-        {"--max-workers", "a number up to 64"                              },
-        {"--loader",      "a number above 0"                               }
-    };
-    const char *word = argv[*i], *value = NULL;
-    size_t k = 0;
-    while (k < sizeof known / sizeof *known && !cli_option(known[k].name, argc, argv, i, &value))
-        k++;
-    if (k == sizeof known / sizeof *known)
-        return 0;
-    int result = -EINVAL;
-    if (value && k == 0)
-        result = parse_seconds(value, &o->limits.time_s);
-    else if (value && k == 1)
-        result = parse_seconds(value, &o->limits.hang_s);
-    else if (value && k == 2)
-        result = parse_bytes(value, &o->limits.memory_bytes);
-    else if (value && k == 3)
-        result = parse_sizes(value, &o->limits);
-    else if (value && k == 4)
-        result = parse_workers(value, &o->limits.most_workers);
-    else if (value)
-        result = parse_loader(value, &o->loader);
-    *ret_usage = EXIT_OK;
-    if (!value)
-        *ret_usage = cli_usage(&command_bench, "%s needs a value: %s.", word, known[k].wants);
-    else if (result < 0)
-        *ret_usage = cli_usage(&command_bench, "%s takes %s, not \"%s\".", known[k].name,
-                               known[k].wants, value);
-    return 1;
-}
-
-/* -1 after --help, EXIT_OK to go on, EXIT_USAGE otherwise. Options end at the first other word. */
-static int parse_options(int argc, char **argv, struct options *o)
-{
-    int i = 1, usage = EXIT_OK;
-    for (; i < argc && argv[i][0] == '-' && usage == EXIT_OK; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--") == 0) {
-            i++;
-            break;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            fputs(command_bench.usage, stdout);
-            return -1;
-        } else if (strcmp(word, "--json") == 0) {
-            o->json = 1;
-        } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
-            o->quiet = 1;
-        } else if (!take_value(argc, argv, &i, o, &usage)) {
-            return cli_usage(&command_bench,
-                             "There is no option %s. Options of the script come after its name.",
-                             word);
-        }
-    }
-    if (usage == EXIT_OK && i >= argc)
-        return cli_usage(&command_bench,
-                         "What should be measured? Give a script, or module:function.");
-    o->words = argv + i;
-    return usage;
-}
+static const struct cli_option option_table[] = {
+    {"batch-size",                                              0, "measure these batch sizes too; the best is recommended",
+     offsetof(struct options, limits), "N,...", "batch sizes, such as 64,128,256 (at most 8)",
+     parse_sizes},
+    {"memory", 0,
+     "limit for the process and its workers, such as 8G\n"
+     "(default: 80 % of the free memory)", offsetof(struct options, limits.memory_bytes), "AMOUNT", "an amount, such as 8G", parse_bytes},
+    {"max-workers",                                                  0, "try at most N workers (default: 4 per CPU, at least 8)",
+     offsetof(struct options, limits.most_workers), "N", "a number up to 64", parse_workers},
+    {"time",            0, "end the search after S seconds (default: 120)",
+     offsetof(struct options, limits.time_s), "S", "seconds, such as 60", parse_seconds},
+    {"timeout",                                                         0, "S seconds without a batch are a hang (default: 30)",
+     offsetof(struct options, limits.hang_s), "S", "seconds, such as 30", parse_seconds},
+    {"loader",                                                        0,
+     "measure the N-th loader that the script iterates over,\n"
+     "instead of the first one with gradients enabled", offsetof(struct options, loader), "N", "a number above 0", parse_loader},
+    {"json",                                  0, "print the results as JSON", offsetof(struct options, json), NULL, NULL, NULL},
+    {"quiet",                                                 'q', "hide the script's output and the progress", offsetof(struct options, quiet),
+     NULL, NULL, NULL},
+    {0                                             }
+};
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
@@ -343,9 +297,13 @@ static int run(int argc, char **argv)
     struct options o = {.limits = {.most_workers = -1}};
     struct script_command command = {0};
     struct leat_err err = {""};
-    int usage = parse_options(argc, argv, &o);
+    int usage = cli_read_options(&command_bench, OPERANDS_END_OPTIONS, argc, argv, &o);
     if (usage)
-        return usage < 0 ? EXIT_OK : usage;
+        return usage == CLI_HELP_SHOWN ? EXIT_OK : usage;
+    if (!argv[1])
+        return cli_usage(&command_bench,
+                         "What should be measured? Give a script, or module:function.");
+    o.words = argv + 1;
     fill_limits(&o.limits);
     if (o.loader)
         setenv("LEAT_BENCH_LOADER", o.loader, 1);
@@ -363,44 +321,32 @@ static int run(int argc, char **argv)
 
 const struct command command_bench = {
     .name = "bench",
-    .summary = "measure a loader and say which settings win",
-    .usage = "usage: leat bench [OPTIONS] SCRIPT.py [ARGS...]\n"
-             "       leat bench [OPTIONS] [--] COMMAND [ARGS...]\n"
-             "       leat bench [OPTIONS] MODULE:FUNCTION\n"
-             "\n"
-             "Runs the script up to the first iteration of its training loader, and there\n"
-             "measures that loader with other settings: num_workers, prefetch_factor,\n"
-             "pin_memory (where there is a GPU), persistent_workers, and on request the batch\n"
-             "size. With a GPU, batches are copied to it as the script does in a first step,\n"
-             "and leat.DataLoader is measured too where it could make them. Then the script\n"
-             "gets one cached batch again and again, to see what the model could take, and is\n"
-             "ended: nothing of it runs after that. Prints a table, the verdict, and the\n"
-             "DataLoader(...) line to paste. The script's own output goes to stderr.\n"
-             "\n"
-             "  --batch-size N,...  measure these batch sizes too; the best is recommended\n"
-             "  --memory AMOUNT     most memory of process and workers, such as 8G\n"
-             "                      (default: 80 % of what is free)\n"
-             "  --max-workers N     try no more workers (default: 4 a CPU, at least 8)\n"
-             "  --time S            end the search after S seconds (default: 120)\n"
-             "  --timeout S         so long without a batch is a hang (default: 30)\n"
-             "  --loader N          the N-th loader that is iterated over, instead of the\n"
-             "                      first one with gradients enabled\n"
-             "  --json              print the results as JSON\n"
-             "  -q, --quiet         silence the script, and show no progress\n"
-             "\n"
-             "MODULE:FUNCTION is called without arguments and returns the DataLoader; there is\n"
-             "no model to measure then. Settings that fail, hang or kill a worker get a row\n"
-             "with the error. Ctrl-C ends the search and prints what was measured.\n"
-             "\n"
-             "Examples:\n"
-             "  leat bench train.py --epochs 3\n"
-             "  leat bench --memory 8G --batch-size 64,128 train.py\n"
-             "  leat bench mydata:make_loader\n"
-             "  leat bench --json train.py | jq -r .choice.line\n"
-             "\n"
-             "Exit status: 0 when there is a recommendation, 1 when there is none, 2 a usage\n"
-             "error, 130 after Ctrl-C.\n"
-             "\n"
-             "Then: leat run SCRIPT.py\n",
+    .summary = "measure a loader and recommend settings",
+    .synopsis = "leat bench [OPTIONS] SCRIPT.py [ARGS...]\n"
+                "       leat bench [OPTIONS] [--] COMMAND [ARGS...]\n"
+                "       leat bench [OPTIONS] MODULE:FUNCTION",
+    .about = "Runs the script up to the first iteration of its training loader and measures\n"
+             "that loader with other settings: num_workers, prefetch_factor, pin_memory (with\n"
+             "a GPU), persistent_workers, and on request the batch size. With a GPU, batches\n"
+             "are copied to it as in the script's first step, and leat.DataLoader is measured\n"
+             "too if it can make these batches. Then the script trains on one cached batch,\n"
+             "to measure what the model could take, and is ended. Prints a table, the\n"
+             "verdict, and the DataLoader(...) line to paste. The script's own output goes to\n"
+             "stderr.\n",
+    .options = option_table,
+    .examples = "MODULE:FUNCTION is called without arguments and returns the DataLoader; there is\n"
+                "no model to measure then. Settings that fail, hang or kill a worker get a row\n"
+                "with the error. Ctrl-C ends the search and prints what was measured.\n"
+                "\n"
+                "Examples:\n"
+                "  leat bench train.py --epochs 3\n"
+                "  leat bench --memory 8G --batch-size 64,128 train.py\n"
+                "  leat bench mydata:make_loader\n"
+                "  leat bench --json train.py | jq -r .choice.line\n"
+                "\n"
+                "Exit status: 0 when there is a recommendation, 1 when there is none, 2 a usage\n"
+                "error, 130 after Ctrl-C.\n"
+                "\n"
+                "Then: leat run SCRIPT.py\n",
     .run = run,
 };

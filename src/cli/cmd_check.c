@@ -14,23 +14,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "usage: leat check [--json] [--python PATH]\n"
-    "\n"
-    "Says what this machine lets leat see, and how to get what is missing.\n"
-    "Nothing is needed beyond Python: what is missing is merely not seen.\n"
-    "\n"
-    "  --json          print the results as JSON\n"
-    "  --python PATH   check this Python instead of the first on PATH\n"
-    "  -h, --help      print this\n"
-    "\n"
-    "Exit status: 0 when leat run can work here, 1 when it cannot, 2 usage.\n"
-    "\n"
-    "Examples:\n"
-    "  leat check\n"
-    "  leat check --python .venv/bin/python\n"
-    "  sudo leat check                 what root would see\n"
-    "  leat check --json | jq '.items[] | select(.state != \"ok\")'\n";
+struct check_options {
+    int json;
+    const char *python; /* NULL: the first on PATH */
+};
+
+static const struct cli_option option_table[] = {
+    {"json",                       0, "print the results as JSON", offsetof(struct check_options, json), NULL, NULL,
+     NULL},
+    {"python", 0, "check this Python instead of the first on PATH",
+     offsetof(struct check_options, python), "PATH", "the path of a Python", NULL},
+    {0                      }
+};
 
 static const char *const state_names[] = {"ok", "limited", "missing"};
 
@@ -182,30 +177,6 @@ static json_t *to_json(const struct check *check)
     return all;
 }
 
-/* The exit status to return at once, or -1 to go on. */
-static int parse_options(int argc, char **argv, int *json, const char **python)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            fputs(usage, stdout);
-            return EXIT_OK;
-        } else if (strcmp(argv[i], "--json") == 0) {
-            *json = 1;
-        } else if (cli_option("--python", argc, argv, &i, &value)) {
-            if (!value || !*value)
-                return cli_usage(&command_check, "--python needs the path of a Python.");
-            *python = value;
-        } else if (argv[i][0] == '-') {
-            return cli_usage(&command_check, "There is no option %s.", argv[i]);
-        } else {
-            return cli_usage(&command_check, "It takes no argument, but was given \"%s\".",
-                             argv[i]);
-        }
-    }
-    return -1;
-}
-
 static int print_check(const struct check *check, int as_json)
 {
     if (as_json) {
@@ -221,15 +192,16 @@ static int print_check(const struct check *check, int as_json)
 
 static int run_check(int argc, char **argv)
 {
-    int json = 0;
-    const char *python = NULL;
-    int status = parse_options(argc, argv, &json, &python);
-    if (status >= 0)
-        return status;
+    struct check_options o = {0};
+    int usage = cli_read_options(&command_check, OPERANDS_ANYWHERE, argc, argv, &o);
+    if (usage)
+        return usage == CLI_HELP_SHOWN ? EXIT_OK : usage;
+    if (argv[1])
+        return cli_usage(&command_check, "It takes no argument, but was given \"%s\".", argv[1]);
     struct check check = {0};
-    check_python(&check, python);
+    check_python(&check, o.python);
     check_machine(&check);
-    status = print_check(&check, json);
+    int status = print_check(&check, o.json);
     if (status == EXIT_OK && !works(&check))
         status = EXIT_FAILED;
     for (int i = 0; i < check.count; i++)
@@ -239,7 +211,19 @@ static int run_check(int argc, char **argv)
 
 const struct command command_check = {
     .name = "check",
-    .summary = "say what this machine lets leat see",
-    .usage = usage,
+    .summary = "say what leat can measure on this machine",
+    .synopsis = "leat check [--json] [--python PATH]",
+    .about = "Says what leat can measure on this machine, and how to get what is missing.\n"
+             "Only Python is required: what else is missing is not measured.\n",
+    .options = option_table,
+    .examples = "Examples:\n"
+                "  leat check\n"
+                "  leat check --python .venv/bin/python\n"
+                "  sudo leat check                 what root could measure\n"
+                "  leat check --json | jq '.items[] | select(.state != \"ok\")'\n"
+                "\n"
+                "Exit status: 0 leat run works here, 1 it does not, 2 a usage error.\n"
+                "\n"
+                "Then: leat run train.py\n",
     .run = run_check,
 };

@@ -6,10 +6,13 @@
 
 static int run(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
+    int usage = cli_read_options(&command_help, OPERANDS_ANYWHERE, argc, argv, NULL);
+    if (usage)
+        return usage == CLI_HELP_SHOWN ? EXIT_OK : usage;
+    if (argv[1]) {
         const struct command *command = command_find(argv[1]);
         if (command) {
-            fputs(command->usage, stdout);
+            cli_print_help(command);
             return EXIT_OK;
         }
         const struct command *near = command_suggest(argv[1]);
@@ -20,9 +23,9 @@ static int run(int argc, char **argv)
     }
     puts("leat finds why a PyTorch training run starves its GPU, and what to change.\n"
          "\n"
-         "  leat run train.py         run it as always; read where its time goes\n"
-         "  leat bench train.py       measure its loader; get the settings that win\n"
-         "  leat compare before after prove that a change helped\n"
+         "  leat run train.py         run it; read where its time goes\n"
+         "  leat bench train.py       measure its loader; get the best settings\n"
+         "  leat compare before after check that a change helped\n"
          "\n"
          "Commands:");
     for (size_t i = 0; commands[i]; i++)
@@ -38,11 +41,10 @@ static int run(int argc, char **argv)
 const struct command command_help = {
     .name = "help",
     .summary = "this overview, or the help of one command",
-    .usage = "usage: leat help [COMMAND]\n"
-             "\n"
-             "Prints the overview, or what a command does, its options and worked examples.\n"
-             "\n"
-             "  leat help\n"
-             "  leat help compare\n",
+    .synopsis = "leat help [COMMAND]",
+    .about = "Prints the overview, or what a command does, its options and examples.\n",
+    .examples = "Examples:\n"
+                "  leat help\n"
+                "  leat help compare\n",
     .run = run,
 };

@@ -44,7 +44,7 @@ struct options {
     const char *run_name, *logs_dir;
     int64_t max_steps; /* 0: all */
     int json, quiet, no_probe;
-    char **command; /* into main's argv, ended by NULL */
+    char **command; /* the operands, in main's argv, ended by NULL */
 };
 
 struct session {
@@ -68,55 +68,33 @@ static void note(struct session *s, const char *text)
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int parse_max_steps(const char *value, struct options *o)
+static int parse_steps(const char *value, void *field)
 {
     uint64_t steps;
     if (num_parse_u64(value, &steps) < 0 || steps == 0 || steps > INT64_MAX)
-        return cli_usage(&command_run, "--max-steps takes a whole number above 0, not \"%s\".",
-                         value);
-    o->max_steps = (int64_t)steps;
-    return EXIT_OK;
+        return -EINVAL;
+    *(int64_t *)field = (int64_t)steps;
+    return 0;
 }
 
-/* Our options end at the first word that is not one: all after it belongs to the training. */
-static int parse_options(int argc, char **argv, struct options *o)
-{
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        const char *word = argv[i], *value = "";
-        if (strcmp(word, "--") == 0) {
-            i++;
-            break;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            fputs(command_run.usage, stdout);
-            return -1;
-        } else if (strcmp(word, "--json") == 0) {
-            o->json = 1;
-        } else if (strcmp(word, "--quiet") == 0 || strcmp(word, "-q") == 0) {
-            o->quiet = 1;
-        } else if (strcmp(word, "--no-probe") == 0) {
-            o->no_probe = 1;
-        } else if (cli_option("--run-name", argc, argv, &i, &value)) {
-            o->run_name = value;
-        } else if (cli_option("--logs-dir", argc, argv, &i, &value)) {
-            o->logs_dir = value = value && *value ? value : NULL;
-        } else if (cli_option("--max-steps", argc, argv, &i, &value)) {
-            int usage = value ? parse_max_steps(value, o) : EXIT_OK;
-            if (usage)
-                return usage;
-        } else {
-            return cli_usage(&command_run,
-                             "There is no option %s. Options of the training come after its name.",
-                             word);
-        }
-        if (!value)
-            return cli_usage(&command_run, "%s needs a value.", word);
-    }
-    if (i >= argc)
-        return cli_usage(&command_run, "What should be run? Give a script or a command.");
-    o->command = argv + i;
-    return EXIT_OK;
-}
+static const struct cli_option option_table[] = {
+    {"run-name",                                0,
+     "name of the run (default: the script's name and the time);\n"
+     "a name that exists is never overwritten", offsetof(struct options, run_name), "NAME", "the name of a new folder", NULL},
+    {"logs-dir", 0, "where the run's folder goes (default: logs)",
+     offsetof(struct options, logs_dir), "DIR", "a folder", NULL},
+    {"max-steps",                                0, "record the first N steps only; the training goes on",
+     offsetof(struct options, max_steps), "N", "a whole number above 0", parse_steps},
+    {"no-probe",               0, "do not count CUDA calls (no LD_PRELOAD)", offsetof(struct options, no_probe),
+     NULL, NULL, NULL},
+    {"json",                                         0,
+     "print the summary as JSON, not as text: one line, the last\n"
+     "on stderr (stdout is the training's)", offsetof(struct options, json), NULL, NULL, NULL},
+    {"quiet",                                        'q',
+     "print no report, also with --json; only write the files.\n"
+     "Errors are printed", offsetof(struct options, quiet), NULL, NULL, NULL},
+    {0                  }
+};
 
 /* ---- a limit on the size of files (ulimit -f) ------------------------------------------------ */
 
@@ -379,9 +357,12 @@ static int run(int argc, char **argv)
 {
     struct session s = {.options = {.logs_dir = "logs"}};
     struct leat_err err = {""};
-    int usage = parse_options(argc, argv, &s.options);
+    int usage = cli_read_options(&command_run, OPERANDS_END_OPTIONS, argc, argv, &s.options);
     if (usage)
-        return usage < 0 ? EXIT_OK : usage;
+        return usage == CLI_HELP_SHOWN ? EXIT_OK : usage;
+    if (!argv[1])
+        return cli_usage(&command_run, "What should be run? Give a script or a command.");
+    s.options.command = argv + 1;
     if (script_command_plan("run", s.options.command, &s.command, &err) < 0) {
         session_done(&s);
         return cli_fail("%s", err.text);
@@ -415,38 +396,28 @@ static int run(int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .summary = "run a training and say what each step's time goes to",
-    .usage = "usage: leat run [OPTIONS] SCRIPT.py [ARGS...]\n"
-             "       leat run [OPTIONS] [--] COMMAND [ARGS...]\n"
-             "\n"
-             "Runs the training exactly as without leat: same input and output, same signals,\n"
-             "same exit status. It needs no change to the code and no root. When the training\n"
-             "ends, however it ends, leat says on stderr where each step's time went and what\n"
-             "to change, and keeps it in logs/RUN/ (final_summary.json, .txt and run.db).\n"
-             "\n"
-             "  --run-name NAME   name of the run (default: the script's name and the time);\n"
-             "                    a name that exists is never overwritten\n"
-             "  --logs-dir DIR    where the run's folder goes (default: logs)\n"
-             "  --max-steps N     record the first N steps only; the training goes on\n"
-             "  --no-probe        do not count what the training asks of CUDA (LD_PRELOAD)\n"
-             "  --json            print the summary as JSON, not as text: one line, the last\n"
-             "                    on stderr (stdout is the training's)\n"
-             "  -q, --quiet       print nothing, also with --json; only write the files. What\n"
-             "                    went wrong is still said\n"
-             "\n"
-             "A word that ends in .py is run by the python3 of your environment; anything\n"
-             "else is run as it stands.\n"
-             "\n"
-             "Examples:\n"
-             "  leat run train.py --epochs 3\n"
-             "  leat run --run-name before torchrun --nproc-per-node 2 train.py\n"
-             "  leat run python -m mypackage.train\n"
-             "  leat run bash launch.sh\n"
-             "  leat run --json train.py 2>&1 >train.out | tail -n 1 | jq .verdict\n"
-             "\n"
-             "Exit status: the training's own; 1 when the script cannot be read or there is no\n"
-             "Python to run it, 2 for a usage error, also when the run name exists, 126 or\n"
-             "127 when the command cannot be run.\n"
-             "\n"
-             "Then: leat view, leat compare\n",
+    .synopsis = "leat run [OPTIONS] SCRIPT.py [ARGS...]\n"
+                "       leat run [OPTIONS] [--] COMMAND [ARGS...]",
+    .about = "Runs the training as without leat: same input and output, same signals, same\n"
+             "exit status. It needs no change to the code and no root. When the training\n"
+             "ends, for whatever reason, leat prints on stderr what each step's time was\n"
+             "spent on and what to change, and stores it in logs/RUN/ (final_summary.json,\n"
+             "final_summary.txt and run.db).\n",
+    .options = option_table,
+    .examples = "A script (a word that ends in .py) is run by the python3 of your environment;\n"
+                "any other command is run unchanged.\n"
+                "\n"
+                "Examples:\n"
+                "  leat run train.py --epochs 3\n"
+                "  leat run --run-name before torchrun --nproc-per-node 2 train.py\n"
+                "  leat run python -m mypackage.train\n"
+                "  leat run bash launch.sh\n"
+                "  leat run --json train.py 2>&1 >train.out | tail -n 1 | jq .verdict\n"
+                "\n"
+                "Exit status: the training's own; 1 when the script cannot be read or there is no\n"
+                "Python to run it, 2 for a usage error, also when the run name exists, 126 or\n"
+                "127 when the command cannot be run.\n"
+                "\n"
+                "Then: leat view, leat compare\n",
     .run = run,
 };

@@ -4,14 +4,14 @@
 #include "base/mem.h"
 #include "report/report.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char *const levels[] = {"info", "warning", "critical"};
 
-struct options {
-    const char *run; /* NULL: the newest */
+struct view_options {
     int json;
     int fail_level; /* index into levels; -1: never */
 };
@@ -24,46 +24,24 @@ static int level_of(const char *name)
     return -1;
 }
 
-static int parse_level(const char *value, struct options *o)
+static int parse_level(const char *value, void *field)
 {
-    o->fail_level = level_of(value);
-    if (o->fail_level < 0)
-        return cli_usage(&command_view, "--fail-on takes info, warning or critical, not \"%s\".",
-                         value);
-    return EXIT_OK;
+    int level = level_of(value);
+    *(int *)field = level;
+    return level < 0 ? -EINVAL : 0;
 }
 
-/* -1 after --help, EXIT_OK to go on, EXIT_USAGE otherwise. */
-static int parse_options(int argc, char **argv, struct options *o)
-{
-    int plain = 0; /* after "--" a word is a run, whatever it looks like */
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i], *value;
-        int usage = EXIT_OK;
-        if (!plain && strcmp(word, "--") == 0) {
-            plain = 1;
-        } else if (!plain && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
-            fputs(command_view.usage, stdout);
-            return -1;
-        } else if (!plain && strcmp(word, "--json") == 0) {
-            o->json = 1;
-        } else if (!plain && cli_option("--fail-on", argc, argv, &i, &value)) {
-            usage = value ? parse_level(value, o)
-                          : cli_usage(&command_view, "--fail-on needs info, warning or critical.");
-        } else if (!plain && word[0] == '-' && word[1]) {
-            return cli_usage(&command_view, "There is no option %s.", word);
-        } else if (o->run) {
-            return cli_usage(&command_view, "One run at a time: \"%s\" is one too many.", word);
-        } else {
-            o->run = word;
-        }
-        if (usage)
-            return usage;
-    }
-    return EXIT_OK;
-}
+static const struct cli_option option_table[] = {
+    {"json",                                          0,
+     "print the summary as JSON\n"
+     "(docs/final_summary.schema.json describes it)", offsetof(struct view_options, json), NULL, NULL, NULL},
+    {"fail-on", 0,
+     "exit with 3 when the run has a finding of this severity or\n"
+     "above: info, warning or critical", offsetof(struct view_options, fail_level), "LEVEL", "info, warning or critical", parse_level},
+    {0                                         }
+};
 
-/* The verdict is a finding too, but a file from elsewhere may hold only one of them. */
+/* The verdict is also a finding, but a file that leat did not write may lack one of them. */
 static int worst_level(const json_t *summary)
 {
     int worst = level_of(json_find_text(summary, "verdict.severity", ""));
@@ -87,16 +65,19 @@ static int print_summary(const json_t *summary, int as_json)
 
 static int run(int argc, char **argv)
 {
-    struct options o = {.fail_level = -1};
-    int usage = parse_options(argc, argv, &o);
+    struct view_options o = {.fail_level = -1};
+    int usage = cli_read_options(&command_view, OPERANDS_ANYWHERE, argc, argv, &o);
     if (usage)
-        return usage < 0 ? EXIT_OK : usage;
+        return usage == CLI_HELP_SHOWN ? EXIT_OK : usage;
+    const char *wanted = argv[1]; /* NULL: the newest run */
+    if (wanted && argv[2])
+        return cli_usage(&command_view, "One run at a time: \"%s\" is one too many.", argv[2]);
     struct leat_err err = {""};
     char *newest = NULL;
     json_t *summary = NULL;
-    int result = o.run ? 0 : summary_newest("logs", &newest, &err);
+    int result = wanted ? 0 : summary_newest("logs", &newest, &err);
     if (result == 0)
-        result = summary_read(o.run ? o.run : newest, &summary, &err);
+        result = summary_read(wanted ? wanted : newest, &summary, &err);
     mem_free(newest);
     if (result < 0)
         return cli_fail("%s", err.text);
@@ -110,26 +91,20 @@ static int run(int argc, char **argv)
 const struct command command_view = {
     .name = "view",
     .summary = "print the report of a run again",
-    .usage = "usage: leat view [RUN] [--json] [--fail-on LEVEL]\n"
-             "\n"
-             "Prints what leat found in a run: the verdict, why and what to do, then the\n"
-             "figures it rests on. RUN is the name of a run in ./logs, a run's folder, or a\n"
-             "final_summary.json; without it, the newest run in ./logs. A run whose leat was\n"
-             "killed has no summary: its report is made from its run.db.\n"
-             "\n"
-             "  --json            print the summary as JSON\n"
-             "                    (docs/final_summary.schema.json describes it)\n"
-             "  --fail-on LEVEL   exit with 3 when the run has a finding of this severity or\n"
-             "                    above: info, warning or critical\n"
-             "\n"
-             "Examples:\n"
-             "  leat view\n"
-             "  leat view before\n"
-             "  leat view /data/runs/before --json | jq .verdict\n"
-             "  leat view --fail-on critical\n"
-             "\n"
-             "Exit status: 0 fine, 1 the run cannot be read, 2 a usage error, 3 --fail-on.\n"
-             "\n"
-             "Then: leat compare BEFORE AFTER\n",
+    .synopsis = "leat view [RUN] [--json] [--fail-on LEVEL]",
+    .about = "Prints what leat found in a run: the verdict, why and what to do, then the\n"
+             "figures it is based on. RUN is the name of a run in ./logs, a run's folder, or\n"
+             "a final_summary.json; without it, the newest run in ./logs. If leat was killed\n"
+             "there is no summary: the report is then made from run.db.\n",
+    .options = option_table,
+    .examples = "Examples:\n"
+                "  leat view\n"
+                "  leat view before\n"
+                "  leat view /data/runs/before --json | jq .verdict\n"
+                "  leat view --fail-on critical\n"
+                "\n"
+                "Exit status: 0 success, 1 the run cannot be read, 2 a usage error, 3 --fail-on.\n"
+                "\n"
+                "Then: leat compare BEFORE AFTER\n",
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* commands.c: the table of commands, and what they share. */
+/* commands.c: the table of commands, and the output functions they share. */
 #include "cli/cli.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static size_t distance(const char *a, const char *b)
 const struct command *command_suggest(const char *typo)
 {
     const struct command *best = NULL;
-    size_t nearest = 3; /* two slips: more is another word */
+    size_t nearest = 3; /* at most two mistakes */
     for (size_t i = 0; commands[i]; i++) {
         size_t d = distance(typo, commands[i]->name);
         if (d < nearest) {
@@ -79,20 +79,6 @@ int cli_fail(const char *fmt, ...)
     fputc('\n', stderr);
     va_end(args);
     return EXIT_FAILED;
-}
-
-int cli_option(const char *name, int argc, char **argv, int *i, const char **ret_value)
-{
-    size_t length = strlen(name);
-    if (strncmp(argv[*i], name, length) != 0)
-        return 0;
-    if (argv[*i][length] == '=')
-        *ret_value = argv[*i] + length + 1;
-    else if (argv[*i][length] == 0)
-        *ret_value = *i + 1 < argc ? argv[++*i] : NULL;
-    else
-        return 0;
-    return 1;
 }
 
 static int print(const char *text)

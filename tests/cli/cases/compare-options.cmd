@@ -13,3 +13,13 @@ leat compare slow fast --threshold lots
 leat compare slow fast --threshold
 leat compare slow fast --fail-on improvement
 leat compare slow fast --quick
+# Names of options are exact, a flag takes no value, and "--" ends the options.
+leat compare slow fast --thresh 3%
+leat compare slow fast --js
+leat compare --json=1 slow fast
+leat compare slow fast -j
+leat compare slow fast --threshold=
+leat compare --fail-on=regression -- fast slow > /dev/null
+leat compare slow -- --json
+leat compare slow fast -h | head -1
+leat compare --help=all
