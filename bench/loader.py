@@ -38,7 +38,7 @@ def tokens_data(job):
     if job["who"] == "leat":
         import leat
 
-        return leat.data.Tokens(job["path"], length=2048)
+        return leat.data.Tokens(job["path"], seq_length=2048)
     return MappedTokens(job["path"])
 
 

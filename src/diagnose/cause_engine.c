@@ -203,12 +203,12 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
     say_stage(v, stage, sizeof stage);
     finding_cause(f, "TOO_FEW_THREADS");
     finding_advise(f, ACTION_SET_LOADER,
-                   "%s%s There is room for more: leat.DataLoader(..., threads=%d).", stage,
+                   "%s%s There is room for more: leat.DataLoader(..., num_threads=%d).", stage,
                    mostly_waits(v) ? " They wait for the storage more than they compute." : "",
                    threads);
-    finding_argument(f, "threads=%d", threads);
+    finding_argument(f, "num_threads=%d", threads);
     prove_stages(v, f);
-    predict(v->s, f, predicted_ms(v, step_work(v), threads), "threads=%d", threads);
+    predict(v->s, f, predicted_ms(v, step_work(v), threads), "num_threads=%d", threads);
     return 1;
 }
 
@@ -285,10 +285,11 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
                    "no batch ready: batches take unequally long, and %lld %s made ahead. %s",
                    100 * (1 - v->busy), 100 * fmin(1, e->waits / e->batches), (long long)e->ahead,
                    e->ahead == 1 ? "is" : "are",
-                   by_memory ? "Give them more memory: leat.DataLoader(..., memory_budget=...), "
-                               "or make the batch smaller."
-                             : "Leave threads= away, so that leat adapts how many are made ahead "
-                               "(autotune=True), or make the batch smaller.");
+                   by_memory
+                       ? "Give them more memory: leat.DataLoader(..., memory_budget=...), "
+                         "or make the batch smaller."
+                       : "Leave num_threads= out, so that leat adapts how many are made ahead "
+                         "(autotune=True), or make the batch smaller.");
     prove_stages(v, f);
     finding_prove(f, EVIDENCE_BATCHES_AHEAD, (double)e->ahead,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);

@@ -11,15 +11,15 @@
 #include <string.h>
 
 static const char *const settings[] = {"num_workers", "persistent_workers", "prefetch_factor",
-                                       "pin_memory",  "batch_size",         "threads"};
+                                       "pin_memory",  "batch_size",         "num_threads"};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 /* As Python writes it: 4, True, None. */
 static void value_text(const json_t *loader, const char *key, char *text, size_t bytes)
 {
     const json_t *value = json_object_get(loader, key);
-    if (!value) /* of leat's own engine */
-        value = json_object_get(json_object_get(loader, "engine"), key);
+    if (!value && strcmp(key, "num_threads") == 0) /* of leat.DataLoader */
+        value = json_object_get(json_object_get(loader, "engine"), "threads");
     if (json_is_boolean(value))
         snprintf(text, bytes, "%s", json_is_true(value) ? "True" : "False");
     else if (json_is_integer(value))

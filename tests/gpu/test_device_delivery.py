@@ -265,7 +265,7 @@ def test_compiled_consumer():
 def test_cuda_graph_consumer():
     """Captured with a batch dropped and one taken meanwhile, then replayed over an epoch."""
     x = rows(8192, torch.float32)
-    loader = leat.DataLoader(x, 128, shuffle=True, seed=4, device="cuda", threads=2)
+    loader = leat.DataLoader(x, 128, shuffle=True, seed=4, device="cuda", num_threads=2)
     iterator = iter(loader)
     held = [next(iterator), next(iterator)]
     static = held[0].clone()

@@ -29,7 +29,7 @@ def of(loader):
 KINDS = {
     "samples": {"batch_size": 7},
     "tokens": {"max_tokens": 4096},
-    "both": {"max_tokens": 4096, "batch_size": 5, "multiple": 16},
+    "both": {"max_tokens": 4096, "batch_size": 5, "pad_to_multiple_of": 16},
     "window": {"batch_size": 7, "window": 30, "seed": 5},
     "plain": {"batch_size": 7, "shuffle": False},
 }
@@ -65,9 +65,9 @@ def test_every_sample_once_through_both_loaders(kind):
 @pytest.mark.parametrize("multiple", (1, 64))
 def test_the_budget_holds_for_the_padded_batch(multiple):
     dataset = ragged()
-    batches = leat.BucketSampler(dataset, max_tokens=8192, multiple=multiple)
-    collate = leat.Pad(multiple=None if multiple == 1 else 64)
-    loader = leat.DataLoader(dataset, batch_sampler=batches, collate_fn=collate, threads=2)
+    batches = leat.BucketSampler(dataset, max_tokens=8192, pad_to_multiple_of=multiple)
+    collate = leat.Pad(pad_to_multiple_of=None if multiple == 1 else 64)
+    loader = leat.DataLoader(dataset, batch_sampler=batches, collate_fn=collate, num_threads=2)
     iterator = iter(loader)
     sizes = [next(iterator)[0].numel()]
     threads = thread_ids()
@@ -126,7 +126,7 @@ def test_lengths_of_ones_own_are_copied():
 
 def test_what_cannot_be():
     with pytest.raises(ValueError, match="Sample 1 has 9000 tokens, 9024 when padded.*allow_long"):
-        leat.BucketSampler([5, 9000], max_tokens=9000, multiple=32)
+        leat.BucketSampler([5, 9000], max_tokens=9000, pad_to_multiple_of=32)
     assert sorted(leat.BucketSampler([5, 9000], max_tokens=100, allow_long=True)) == [[0], [1]]
     with pytest.raises(ValueError, match="batch_size or max_tokens"):
         leat.BucketSampler([1, 2])
@@ -137,7 +137,7 @@ def test_what_cannot_be():
             leat.BucketSampler(wrong, 2)
     with pytest.raises(ValueError, match="Sample 0 has the length -1"):
         leat.BucketSampler([-1], 2)
-    for name in ("batch_size", "max_tokens", "window", "multiple"):
+    for name in ("batch_size", "max_tokens", "window", "pad_to_multiple_of"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1"):
             leat.BucketSampler([1], **{"batch_size": 1, name: 0})
     with pytest.raises(ValueError, match="must be given together"):

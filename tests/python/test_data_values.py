@@ -169,7 +169,7 @@ def test_values_of_different_length(tmp_path, spec, encode):
     write_lmdb(tmp_path / "data", [(b"%08d" % i, encode(s)) for i, s in enumerate(samples)])
     for i, sample in enumerate(samples):
         (tmp_path / f"{i:03d}.value").write_bytes(encode(sample))
-    pad = leat.Pad(lengths=False)
+    pad = leat.Pad(return_lengths=False)
     runs_in_c = spec != "torch"
     same_batches(leat.data.Lmdb(tmp_path / "data", spec), samples, runs_in_c, collate_fn=pad)
     files = leat.data.Files(tmp_path, spec, pattern="*.value")
@@ -180,7 +180,7 @@ def test_single_bytes_as_tensors(tmp_path):
     samples = [torch.arange(i, dtype=torch.uint8) for i in range(1, 12)]
     write_lmdb(tmp_path / "data", [(b"%02d" % i, bytes(s.tolist())) for i, s in enumerate(samples)])
     dataset = leat.data.Lmdb(tmp_path / "data", ("uint8", (None,)))
-    same_batches(dataset, samples, collate_fn=leat.Pad(lengths=False))
+    same_batches(dataset, samples, collate_fn=leat.Pad(return_lengths=False))
 
 
 def test_lmdb_database_and_skip(tmp_path):

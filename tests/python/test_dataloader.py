@@ -108,7 +108,10 @@ def test_persistent_workers_are_one_iterator():
 def test_threads_do_not_matter(order):
     x = torch.arange(5003)
     seen = [
-        [batch.tolist() for batch in leat.DataLoader(x, 64, order=order, seed=9, threads=threads)]
+        [
+            batch.tolist()
+            for batch in leat.DataLoader(x, 64, order=order, seed=9, num_threads=threads)
+        ]
         for threads in (1, 2, 4, None)
     ]
     assert seen[0] == seen[1] == seen[2] == seen[3]
@@ -218,7 +221,7 @@ def test_arguments_that_are_refused():
         {"order": "sequential", "shuffle": True},
         {"on_error": "ignore"},
         {"seed": -1},
-        {"threads": 0},
+        {"num_threads": 0},
         {"memory_budget": 0},
         {"rank": 0},
         {"world_size": 2},
@@ -228,7 +231,7 @@ def test_arguments_that_are_refused():
     ):
         with pytest.raises(ValueError):
             leat.DataLoader(x, **wrong)
-    for wrong in ({"seed": 1.5}, {"threads": True}, {"memory_budget": "1GB"}):
+    for wrong in ({"seed": 1.5}, {"num_threads": True}, {"memory_budget": "1GB"}):
         with pytest.raises(TypeError):
             leat.DataLoader(x, **wrong)
     with pytest.raises(RuntimeError, match="device"):
@@ -240,7 +243,13 @@ def test_arguments_that_are_refused():
 def test_a_framework_can_make_it_again():
     """Lightning makes a loader anew from the attributes that its constructor's parameters name."""
     loader = leat.DataLoader(
-        torch.arange(20), 4, order="full", seed=3, threads=2, memory_budget=1 << 20, device="cpu"
+        torch.arange(20),
+        4,
+        order="full",
+        seed=3,
+        num_threads=2,
+        memory_budget=1 << 20,
+        device="cpu",
     )
     assert isinstance(loader, torch.utils.data.DataLoader)
     parameters = inspect.signature(type(loader).__init__).parameters
@@ -249,9 +258,15 @@ def test_a_framework_can_make_it_again():
         for name in parameters
         if hasattr(loader, name) and name not in ("batch_sampler", "shuffle", "kwargs")
     }
-    assert {"device", "order", "seed", "on_error", "threads", "memory_budget", "autotune"} < set(
-        given
-    )
+    assert {
+        "device",
+        "order",
+        "seed",
+        "on_error",
+        "num_threads",
+        "memory_budget",
+        "autotune",
+    } < set(given)
     given["sampler"] = torch.utils.data.DistributedSampler(loader.dataset, 2, 0, shuffle=False)
     again = type(loader)(**given)
     assert again.seed == 3 and numbers(again) == list(range(0, 20, 2))
@@ -355,8 +370,8 @@ def test_autotune_is_for_loaders_without_a_number_of_threads():
     x = torch.arange(64)
     for given, adapts in (
         ({}, True),
-        ({"threads": 2}, False),
-        ({"threads": 2, "autotune": True}, True),
+        ({"num_threads": 2}, False),
+        ({"num_threads": 2, "autotune": True}, True),
         ({"autotune": False}, False),
     ):
         loader = leat.DataLoader(x, 8, **given)

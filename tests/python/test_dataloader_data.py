@@ -90,7 +90,7 @@ def test_stats_keep_the_errors_of_closed_engines(tmp_path):
     for i in range(5):
         (tmp_path / f"{i}").write_bytes(b"%d" % i)
     dataset = leat_data.Files([tmp_path / f"{i}" for i in range(6)], value="int")  # 5 is missing
-    loader = leat.DataLoader(dataset, 2, on_error="skip", threads=1)
+    loader = leat.DataLoader(dataset, 2, on_error="skip", num_threads=1)
     first, second = iter(loader), iter(loader)
     assert [len(list(first)), len(list(second))] == [3, 3]
     stats = loader.stats()
@@ -246,7 +246,7 @@ def outcomes(path, makes, expected, mutations):
         path.write_bytes(data)
         try:
             dataset = makes()
-            batches = list(leat.DataLoader(dataset, 5, threads=2))
+            batches = list(leat.DataLoader(dataset, 5, num_threads=2))
         except (ValueError, OSError) as error:
             assert path.name in str(error)
             refused += 1

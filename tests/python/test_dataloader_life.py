@@ -33,7 +33,7 @@ def test_breaking_out_and_deleting():
     gc.collect()
     threads, files = threads_now(), files_now()
     for _ in range(20):
-        loader = leat.DataLoader(x, 100, True, threads=3)
+        loader = leat.DataLoader(x, 100, True, num_threads=3)
         for batch in loader:
             if len(batch):
                 break
@@ -49,7 +49,7 @@ def test_breaking_out_and_deleting():
 def test_an_exception_in_the_loop():
     threads = threads_now()
     with pytest.raises(ZeroDivisionError):
-        for batch in over(1000, 10, threads=2):
+        for batch in over(1000, 10, num_threads=2):
             batch // 0 if 0 else 1 // 0
     gc.collect()
     assert threads_settle(threads)
@@ -69,7 +69,7 @@ def test_a_thousand_loaders():
 
 
 def test_one_engine_serves_all_epochs():
-    loader = over(1000, 10, True, threads=2)
+    loader = over(1000, 10, True, num_threads=2)
     list(loader)
     threads = thread_ids()
     for _ in range(10):
@@ -83,7 +83,7 @@ def test_the_next_epoch_is_ready_when_it_is_asked_for(tmp_path, options):
     """Once two have followed each other, where its order is known beforehand. Otherwise its first batch is waited
     for in every epoch; a machine that stood still may make it so in one."""
     numpy.save(tmp_path / "x.npy", numpy.arange(32 << 18).reshape(32, -1))
-    loader = leat.DataLoader(leat_data.Npy(tmp_path / "x.npy"), 8, threads=1, **options)
+    loader = leat.DataLoader(leat_data.Npy(tmp_path / "x.npy"), 8, num_threads=1, **options)
     waits = []
     for epoch in range(6):
         before = loader.stats().waits
@@ -148,7 +148,7 @@ def test_ctrl_c():
 def test_an_interpreter_ends_in_the_middle():
     run = run_script("""
         import torch, leat
-        loader = leat.DataLoader(torch.zeros(200_000, 100), 5000, True, threads=4)
+        loader = leat.DataLoader(torch.zeros(200_000, 100), 5000, True, num_threads=4)
         iterator = iter(loader)
         kept = [next(iterator) for _ in range(3)]
         print(len(kept))
@@ -231,7 +231,7 @@ def test_a_view_keeps_its_batch():
 
 def test_a_batch_is_handed_on_without_a_copy():
     """By DLPack, as JAX and CuPy take it too: the memory is the slot, which is held as long."""
-    loader = over(1000, 10, threads=1, autotune=False)
+    loader = over(1000, 10, num_threads=1, autotune=False)
     iterator = iter(loader)
     batch = next(iterator)
     array = numpy.from_dlpack(batch)

@@ -68,7 +68,9 @@ def ragged_kinds():
 
 
 @pytest.mark.parametrize("name", ragged_kinds())
-@pytest.mark.parametrize("collate", (leat.Pad(value=0), leat.Concat()), ids=("pad", "concat"))
+@pytest.mark.parametrize(
+    "collate", (leat.Pad(padding_value=0), leat.Concat()), ids=("pad", "concat")
+)
 def test_ragged(name, collate):
     dataset, expected = ragged_kinds()[name]
     assert isinstance(dataset, Dataset) and len(dataset) == len(LENGTHS)
@@ -274,15 +276,17 @@ def packed_by_hand(documents, length, separator, pad):
 
 @pytest.mark.parametrize("length", (1, 4, 7, 100))
 @pytest.mark.parametrize("separator", (None, 50256))
-@pytest.mark.parametrize("last", ("drop", "pad"))
-def test_packed_rows_are_the_joined_documents(corpus, length, separator, last):
+@pytest.mark.parametrize("drop_last", (True, False))
+def test_packed_rows_are_the_joined_documents(corpus, length, separator, drop_last):
     path, documents = corpus
-    expected = packed_by_hand(documents, length, separator, -5 if last == "pad" else None)
-    given = {"separator": separator, "segments": True, "positions": True, "last": last, "pad": -5}
+    expected = packed_by_hand(documents, length, separator, None if drop_last else -5)
+    given = {"separator_id": separator, "drop_last": drop_last, "padding_value": -5}
     for inner in (leat_data.Documents(path), leat_data.Ragged(documents)):
-        dataset = leat_data.Packed(inner, length, **given)
+        dataset = leat_data.Packed(
+            inner, length, return_segments=True, return_positions=True, **given
+        )
         assert same([dataset[i] for i in range(len(dataset))], expected)
-        plain = leat_data.Packed(inner, length, separator, last=last, pad=-5)
+        plain = leat_data.Packed(inner, length, **given)
         assert same([plain[i] for i in range(len(plain))], [row["tokens"] for row in expected])
         if not expected:
             assert list(leat.DataLoader(dataset)) == []
@@ -298,7 +302,9 @@ def test_packed_in_an_order_of_its_own(corpus):
     path, documents = corpus
     orders = set()
     for seed in range(20):
-        dataset = leat_data.Packed(leat_data.Documents(path), 6, separator=9, seed=seed, last="pad")
+        dataset = leat_data.Packed(
+            leat_data.Documents(path), 6, separator_id=9, seed=seed, drop_last=False
+        )
         stream = torch.cat([dataset[i] for i in range(len(dataset))])
         # The documents begin with different tokens, which tell their order.
         parts, at = [], 0
@@ -312,7 +318,9 @@ def test_packed_in_an_order_of_its_own(corpus):
             parts.append(int(document[0]))
             at += len(document)
         orders.add(tuple(parts))
-        again = leat_data.Packed(leat_data.Ragged(documents), 6, separator=9, seed=seed, last="pad")
+        again = leat_data.Packed(
+            leat_data.Ragged(documents), 6, separator_id=9, seed=seed, drop_last=False
+        )
         assert same([again[i] for i in range(len(again))], list(stream.reshape(-1, 6)))
     assert len(orders) > 10
 
@@ -345,8 +353,6 @@ def test_packed_that_cannot_be(corpus):
     ):
         with pytest.raises(TypeError, match="whole numbers in one dimension"):
             leat_data.Packed(wrong, 4)
-    with pytest.raises(ValueError, match="'drop' or 'pad'"):
-        leat_data.Packed(leat_data.Documents(path), 4, last="keep")
     with pytest.raises(ValueError, match="at least one item"):
         leat_data.Packed(leat_data.Documents(path), 0)
 

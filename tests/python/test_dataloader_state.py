@@ -17,7 +17,9 @@ def test_state_at_every_batch(order, saved_world):
     count = 61
 
     def make(rank, world, size, threads):
-        return over(count, size, order=order, seed=4, threads=threads, rank=rank, world_size=world)
+        return over(
+            count, size, order=order, seed=4, num_threads=threads, rank=rank, world_size=world
+        )
 
     steps = len(make(0, saved_world, 4, 1))
     for stop in range(steps + 1):

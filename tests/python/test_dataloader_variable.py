@@ -54,14 +54,14 @@ DATASETS = {
 }
 LAYOUTS = {
     "pad": lambda: leat.Pad(),
-    "pad-one": lambda: leat.Pad(value=1, multiple=4),
-    "pad-mask": lambda: leat.Pad(lengths=False, mask=True),
-    "pad-cut": lambda: leat.Pad(most=3, mask=True),
-    "pad-cut-wide": lambda: leat.Pad(value=1, most=3, multiple=8),
-    "pad-bare": lambda: leat.Pad(lengths=False),
+    "pad-one": lambda: leat.Pad(padding_value=1, pad_to_multiple_of=4),
+    "pad-mask": lambda: leat.Pad(return_lengths=False, return_mask=True),
+    "pad-cut": lambda: leat.Pad(max_length=3, return_mask=True),
+    "pad-cut-wide": lambda: leat.Pad(padding_value=1, max_length=3, pad_to_multiple_of=8),
+    "pad-bare": lambda: leat.Pad(return_lengths=False),
     "concat": lambda: leat.Concat(),
-    "concat-cut": lambda: leat.Concat(most=2, offsets=True),
-    "concat-bare": lambda: leat.Concat(lengths=False),
+    "concat-cut": lambda: leat.Concat(max_length=2, return_offsets=True),
+    "concat-bare": lambda: leat.Concat(return_lengths=False),
 }
 
 
@@ -114,7 +114,7 @@ def test_same_with(arguments):
         other = {**arguments, "generator": torch.Generator().manual_seed(5)}
     else:
         other = arguments
-    dataset, layout = DATASETS["named"](), leat.Pad(value=-1, mask=True)
+    dataset, layout = DATASETS["named"](), leat.Pad(padding_value=-1, return_mask=True)
     loader = leat.DataLoader(dataset, collate_fn=layout, **arguments)
     assert loader.plan().runs_in_c
     got = [plain(batch) for batch in loader]
@@ -157,22 +157,25 @@ def test_without_a_layout_the_error_is_torchs(data):
 
 def test_what_the_batch_is():
     dataset = leat_data.Ragged(x=[[1, 2], [], [3]], y=torch.tensor([7, 8, 9]))
-    batch = next(iter(leat.DataLoader(dataset, 3, collate_fn=leat.Pad(-1, mask=True))))
+    batch = next(iter(leat.DataLoader(dataset, 3, collate_fn=leat.Pad(-1, return_mask=True))))
     assert list(batch) == ["x", "x_lengths", "x_mask", "y"]
     assert batch["x"].tolist() == [[1, 2], [-1, -1], [3, -1]]
     assert batch["x_lengths"].tolist() == [2, 0, 1]
     assert batch["x_mask"].tolist() == [[True, True], [False, False], [True, False]]
-    batch = next(iter(leat.DataLoader(dataset, 3, collate_fn=leat.Concat(offsets=True))))
+    batch = next(iter(leat.DataLoader(dataset, 3, collate_fn=leat.Concat(return_offsets=True))))
     assert list(batch) == ["x", "x_lengths", "x_offsets", "y"]
     assert batch["x"].tolist() == [1, 2, 3]
     assert batch["x_offsets"].tolist() == [0, 2, 2, 3]
 
 
 def test_plan_and_names():
-    loader = leat.DataLoader(DATASETS["alone"](), 5, collate_fn=leat.Pad(0, multiple=8))
-    assert "Pad(multiple=8)" in str(loader.plan())
+    loader = leat.DataLoader(DATASETS["alone"](), 5, collate_fn=leat.Pad(0, pad_to_multiple_of=8))
+    assert "Pad(pad_to_multiple_of=8)" in str(loader.plan())
     assert repr(leat.Pad()) == "Pad()"
-    assert repr(leat.Concat(most=3, offsets=True)) == "Concat(most=3, offsets=True)"
+    assert (
+        repr(leat.Concat(max_length=3, return_offsets=True))
+        == "Concat(max_length=3, return_offsets=True)"
+    )
     for layout in (leat.Pad(2, 8, 3, False, True, "x"), leat.Concat(3, False, True, [1])):
         assert repr(pickle.loads(pickle.dumps(layout))) == repr(layout)
         assert repr(copy.copy(layout)) == repr(layout)
@@ -210,7 +213,7 @@ def test_structures_of_python():
     def point(i):
         return Point(torch.ones(i), i)
 
-    assert type(collated(point, leat.Pad(lengths=False))) is Point
+    assert type(collated(point, leat.Pad(return_lengths=False))) is Point
     assert type(collated(point, leat.Pad())) is list
     loader = leat.DataLoader(Samples(point), 3, collate_fn=leat.Pad())
     assert not loader.plan().runs_in_c
@@ -218,7 +221,9 @@ def test_structures_of_python():
 
 
 @pytest.mark.parametrize("kind", (DataLoader, leat.DataLoader))
-@pytest.mark.parametrize("layout", (leat.Pad(multiple=4), leat.Pad(most=1), leat.Concat()))
+@pytest.mark.parametrize(
+    "layout", (leat.Pad(pad_to_multiple_of=4), leat.Pad(max_length=1), leat.Concat())
+)
 def test_samples_that_require_grad(layout, kind):
     """The batch is of their graph, as with default_collate; what is added is not."""
     weight = torch.tensor(3.0, requires_grad=True)
@@ -294,7 +299,12 @@ def test_values_are_made_of_the_type_as_torch_does(value, dtype):
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"multiple": 0}, {"most": -1}, {"multiple": True}, {"value": 1 << 60}],
+    [
+        {"pad_to_multiple_of": 0},
+        {"max_length": -1},
+        {"pad_to_multiple_of": True},
+        {"padding_value": 1 << 60},
+    ],
 )
 def test_arguments_that_do_not_fit(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
@@ -356,14 +366,14 @@ def test_state_goes_on():
     loader = leat.DataLoader(dataset, **arguments)
     iterator = iter(loader)
     first = [plain(next(iterator)) for _ in range(4)]
-    again = leat.DataLoader(dataset, threads=3, **arguments)
+    again = leat.DataLoader(dataset, num_threads=3, **arguments)
     again.load_state_dict(loader.state_dict())
     assert first + [plain(batch) for batch in again] == whole
 
 
 def test_stats_count_what_was_read():
     dataset = leat_data.Ragged(x=rows(torch.float32, (3,)), y=torch.arange(COUNT))
-    loader = leat.DataLoader(dataset, 5, collate_fn=leat.Pad(multiple=64))
+    loader = leat.DataLoader(dataset, 5, collate_fn=leat.Pad(pad_to_multiple_of=64))
     list(loader)
     assert loader.stats().bytes == sum(lengths()) * 12 + COUNT * 8
 
@@ -428,7 +438,10 @@ def test_tensors_beside_bytes(tmp_path, fields):
                 shard.addfile(member, io.BytesIO(value))
     kinds = {"txt": "str", "wave": ("int16", (None, 3)), "cls": "int", "mean": ("float32", (4,))}
     dataset = leat_data.Tar(tmp_path / "x.tar", kinds)
-    for layout in (leat.Pad(-1, mask=True, fields=fields), leat.Concat(most=3, fields=fields)):
+    for layout in (
+        leat.Pad(-1, return_mask=True, fields=fields),
+        leat.Concat(max_length=3, fields=fields),
+    ):
         got, expected = both(dataset, batch_size=4, collate_fn=layout)
         assert got == expected
 

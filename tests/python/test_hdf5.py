@@ -69,7 +69,9 @@ def check(path, *names, **options):
         for leaf, rows in zip((sample,) if len(names) == 1 else sample, expected):
             equal(leaf, rows[number])
     where = torch.arange(len(dataset))
-    loader = leat.DataLoader(dataset, batch_size=7, shuffle=True, order="window", seed=1, threads=2)
+    loader = leat.DataLoader(
+        dataset, batch_size=7, shuffle=True, order="window", seed=1, num_threads=2
+    )
     assert loader.plan().runs_in_c
     batches = [[batch] if len(names) == 1 else batch for batch in loader]
     order = leat.DataLoader(leat_data.Tensors(where), batch_size=7, shuffle=True, seed=1)
@@ -331,7 +333,9 @@ def test_the_plan_says_what_an_order_costs(small):
 def test_fork_after_start(small):
     """The child goes on by itself, with the chunks its parent had unpacked."""
     dataset = leat_data.Hdf5(small, "x", "y")
-    loader = leat.DataLoader(dataset, batch_size=5, shuffle=True, order="window", seed=3, threads=2)
+    loader = leat.DataLoader(
+        dataset, batch_size=5, shuffle=True, order="window", seed=3, num_threads=2
+    )
     expected = [y.tolist() for _, y in loader]
     for _ in range(20):
         loader.set_epoch(0)
@@ -574,7 +578,7 @@ def test_an_epoch_without_libhdf5(tmp_path):
         """
         import ctypes, os, sys
         import leat, leat.data
-        loader = leat.DataLoader(leat.data.Hdf5(sys.argv[1], "x"), 7, True, threads=4)
+        loader = leat.DataLoader(leat.data.Hdf5(sys.argv[1], "x"), 7, True, num_threads=4)
         taken = 0
         for line in open("/proc/self/maps"):
             words = line.split()

@@ -321,7 +321,7 @@ def test_the_engine_tells_what_its_stages_took(train):
         """
 import leat
 data = TensorDataset(torch.arange(404 * 8.0).reshape(404, 8))
-loader = leat.DataLoader(data, batch_size=4, shuffle=True, threads=2)
+loader = leat.DataLoader(data, batch_size=4, shuffle=True, num_threads=2)
 for _ in range(3):
     for _ in loader: pass
 first, second = iter(loader), iter(loader)
@@ -347,7 +347,7 @@ def test_the_engine_tells_the_times_of_its_stages(train):
     run = train(
         """
 import leat
-loader = leat.DataLoader(torch.arange(9000.0).reshape(900, 10), batch_size=4, shuffle=True, threads=2)
+loader = leat.DataLoader(torch.arange(9000.0).reshape(900, 10), batch_size=4, shuffle=True, num_threads=2)
 for _ in range(2):
     for _ in loader: pass
 stats = loader.stats()

@@ -141,7 +141,7 @@ def test_broken_off_it_leaves_nothing(folder, name):
     gc.collect()
     threads, files = threads_now(), files_now()
     for turn in range(10):
-        loader = leat.DataLoader(make(), 7, True, threads=3)
+        loader = leat.DataLoader(make(), 7, True, num_threads=3)
         iterator = iter(loader)
         next(iterator)
         if turn % 2:
@@ -160,7 +160,7 @@ KILLED = """
     import pathlib, test_sources
     from loader_kit import leat
     dataset = test_sources.SOURCES[sys.argv[1]](pathlib.Path(sys.argv[2]), False)()
-    loader = leat.DataLoader(dataset, 7, True, threads=3)
+    loader = leat.DataLoader(dataset, 7, True, num_threads=3)
     print("on", flush=True)
     while True:
         for batch in loader:
@@ -203,7 +203,7 @@ def test_killed_it_leaves_nothing(folder, name):
 def test_memory_over_epochs(folder, name):
     """What an epoch takes is there for the next one. A megabyte is for what the test itself does; of
     50 epochs it is 20 kB each, or 350 bytes a sample."""
-    loader = leat.DataLoader(SOURCES[name](folder, False)(), 7, True, threads=2, autotune=False)
+    loader = leat.DataLoader(SOURCES[name](folder, False)(), 7, True, num_threads=2, autotune=False)
     for _ in range(10):
         numbers(loader)
     gc.collect()
@@ -256,7 +256,7 @@ def test_a_state_at_every_batch(folder, name, order):
     options = {"shuffle": True, "order": order, "seed": 5}
     dataset = make()
     for had in range(COUNT // 7 + 1):
-        loader = leat.DataLoader(dataset, 7, threads=2, **options)
+        loader = leat.DataLoader(dataset, 7, num_threads=2, **options)
         iterator = iter(loader)
         before = numbers([next(iterator) for _ in range(had)])
         state = loader.state_dict()
@@ -265,7 +265,7 @@ def test_a_state_at_every_batch(folder, name, order):
             after = []
             for rank in range(world):
                 again = leat.DataLoader(
-                    make(), 5, threads=1 + rank, rank=rank, world_size=world, **options
+                    make(), 5, num_threads=1 + rank, rank=rank, world_size=world, **options
                 )
                 again.load_state_dict(state)
                 after += numbers(again)
@@ -281,7 +281,7 @@ def test_a_state_at_every_batch(folder, name, order):
 def test_a_bad_sample_follows_on_error(folder, name, policy):
     """Three epochs, in slots that are filled again and again: what lay there before never shows."""
     dataset = SOURCES[name](folder, True)()
-    loader = leat.DataLoader(dataset, 7, True, on_error=policy, seed=1, threads=2)
+    loader = leat.DataLoader(dataset, 7, True, on_error=policy, seed=1, num_threads=2)
     for epoch in range(1, 4):
         sizes = []
 
@@ -301,7 +301,7 @@ def test_a_bad_sample_follows_on_error(folder, name, policy):
 
 @pytest.mark.parametrize("name", CAN_BE_BAD)
 def test_a_bad_sample_raises_and_the_rest_comes(folder, name):
-    loader = leat.DataLoader(SOURCES[name](folder, True)(), 7, threads=2)
+    loader = leat.DataLoader(SOURCES[name](folder, True)(), 7, num_threads=2)
     iterator, found, raised = iter(loader), [], 0
     while True:
         try:

@@ -131,7 +131,7 @@ def test_fetched(server, tmp_path, ending, cached):
     cache = tmp_path / "cache" if cached else None
     shards = f"{server.url}/s-{{0..2}}.tar{ending}"
     for _ in range(2):
-        tar = leat_data.Tar(shards, cache=cache)
+        tar = leat_data.Tar(shards, cache_dir=cache)
         samples = expected(server)
         assert len(tar) == len(samples) == 27
         assert all(same(a, b) for a, b in zip(tar, samples))
@@ -159,7 +159,7 @@ def test_fetched(server, tmp_path, ending, cached):
 def test_servers_that_fail(server, tmp_path, mode, error, times):
     cache = tmp_path / "cache"
     with pytest.raises((OSError, ValueError), match=error) as caught:
-        leat_data.Tar(f"{server.url}/s-0.tar?{mode}", cache=cache)
+        leat_data.Tar(f"{server.url}/s-0.tar?{mode}", cache_dir=cache)
     assert "s-0.tar" in str(caught.value) and mode not in str(caught.value)
     assert len(server.asked) == times
     assert no_copy(cache)
@@ -167,19 +167,19 @@ def test_servers_that_fail(server, tmp_path, mode, error, times):
 
 def test_there_is_nothing(server, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"s-7\.tar: the server answered 404"):
-        leat_data.Tar(f"{server.url}/s-7.tar", cache=tmp_path / "cache")
+        leat_data.Tar(f"{server.url}/s-7.tar", cache_dir=tmp_path / "cache")
     assert len(server.asked) == 1 and no_copy(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("mode", ("busy-once", "cut-once", "elsewhere"))
 def test_servers_that_come_round(server, tmp_path, mode):
-    tar = leat_data.Tar(f"{server.url}/s-0.tar.gz?{mode}", cache=tmp_path / "cache")
+    tar = leat_data.Tar(f"{server.url}/s-0.tar.gz?{mode}", cache_dir=tmp_path / "cache")
     assert len(tar) == 9 and len(server.asked) == 2
 
 
 def test_a_server_that_falls_silent(server, tmp_path):
     with pytest.raises(OSError, match="nothing came for 1 s"):
-        leat_data.Tar(f"{server.url}/s-0.tar?slow", cache=tmp_path / "cache", timeout=1)
+        leat_data.Tar(f"{server.url}/s-0.tar?slow", cache_dir=tmp_path / "cache", timeout=1)
     assert no_copy(tmp_path / "cache")
 
 
@@ -232,7 +232,7 @@ def test_s3_by_endpoint(server, monkeypatch):
     real = os.path.join(server.folder, "bucket", "some%20dir")
     os.symlink("some dir", real)  # the server does not undo the escapes
     os.symlink("s+0.tar", os.path.join(real, "s%2B0.tar"))
-    assert len(leat_data.Tar(shard, endpoint=server.url + "/")) == 5
+    assert len(leat_data.Tar(shard, endpoint_url=server.url + "/")) == 5
     assert server.asked == ["/bucket/some%20dir/s%2B0.tar"]
     assert "Authorization" not in server.headers[0]
     monkeypatch.setenv("LEAT_S3_ENDPOINT", server.url)
@@ -249,7 +249,7 @@ def test_s3_is_signed(server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a+secret/key")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    assert len(leat_data.Tar("s3://bucket/s.tar", endpoint=server.url)) == 5
+    assert len(leat_data.Tar("s3://bucket/s.tar", endpoint_url=server.url)) == 5
     (headers,) = server.headers
     said = headers["Authorization"]
     assert said.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
@@ -279,13 +279,13 @@ def signature(headers, path, secret):
 def test_compressed_shards_are_unpacked_once(tmp_path):
     path = packed(write_tar(tmp_path / "s.tar"), "gz")
     cache = tmp_path / "cache"
-    assert len(leat_data.Tar(path, cache=cache)) == 11
+    assert len(leat_data.Tar(path, cache_dir=cache)) == 11
     (name,) = os.listdir(cache)
     first = os.stat(cache / name)
-    assert len(leat_data.Tar(path, cache=cache)) == 11
+    assert len(leat_data.Tar(path, cache_dir=cache)) == 11
     assert os.stat(cache / name) == first or os.stat(cache / name).st_mtime == first.st_mtime
     packed(write_tar(tmp_path / "s.tar", 12), "gz")  # another content is another copy
-    assert len(leat_data.Tar(path, cache=cache)) == 12
+    assert len(leat_data.Tar(path, cache_dir=cache)) == 12
     assert len(os.listdir(cache)) == 2
 
 
@@ -313,10 +313,10 @@ def test_cache_bytes(server, tmp_path):
     shards = f"{server.url}/s-{{0..2}}.tar.gz"
     for cache in (None, tmp_path / "cache"):
         with pytest.raises(OSError, match="more than the .* bytes allowed by cache_bytes"):
-            leat_data.Tar(shards, cache=cache, cache_bytes=size - 1)
-        assert len(leat_data.Tar(shards, cache=cache, cache_bytes=size)) == 27
+            leat_data.Tar(shards, cache_dir=cache, cache_bytes=size - 1)
+        assert len(leat_data.Tar(shards, cache_dir=cache, cache_bytes=size)) == 27
     with pytest.raises(OSError, match="cache_bytes"):  # those that lie there count too
-        leat_data.Tar(shards, cache=tmp_path / "cache", cache_bytes=size - 1)
+        leat_data.Tar(shards, cache_dir=tmp_path / "cache", cache_bytes=size - 1)
 
 
 def test_a_bomb_is_bounded(tmp_path):
@@ -327,7 +327,7 @@ def test_a_bomb_is_bounded(tmp_path):
     path.write_bytes(zeros.stdout)
     assert path.stat().st_size < 1_000_000
     with pytest.raises(OSError, match="cache_bytes"):
-        leat_data.Tar(path, cache=tmp_path / "cache", cache_bytes=20_000_000)
+        leat_data.Tar(path, cache_dir=tmp_path / "cache", cache_bytes=20_000_000)
     assert no_copy(tmp_path / "cache")
 
 
@@ -337,7 +337,7 @@ def test_no_bytes_left(server, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
         with pytest.raises(OSError, match=r"The copy of .*s-0\.tar\.gz cannot be written to"):
-            leat_data.Tar(f"{server.url}/s-0.tar.gz", cache=tmp_path / "cache")
+            leat_data.Tar(f"{server.url}/s-0.tar.gz", cache_dir=tmp_path / "cache")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert no_copy(tmp_path / "cache")
@@ -352,7 +352,7 @@ def test_a_full_disk(server, tmp_path):
     try:
         for ending in ("", ".gz"):
             with pytest.raises(OSError, match="left on its disk"):
-                leat_data.Tar(f"{server.url}/s-{{0..2}}.tar{ending}", cache=disk / "cache")
+                leat_data.Tar(f"{server.url}/s-{{0..2}}.tar{ending}", cache_dir=disk / "cache")
             assert not [n for n in os.listdir(disk / "cache") if n.endswith(".part")]
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -401,19 +401,19 @@ def test_killed_in_the_middle(server, tmp_path):
     server.free.set()
     os.rename(f"{server.folder}/s-0.tar", f"{server.folder}/keep")
     with pytest.raises(FileNotFoundError):  # it is not used
-        leat_data.Tar(address, cache=cache)
+        leat_data.Tar(address, cache_dir=cache)
     assert os.listdir(cache) == []
 
 
 def test_what_a_killed_one_left_is_made_anew(server, tmp_path):
     cache = tmp_path / "cache"
     path = f"{server.folder}/s-0.tar.gz"
-    leat_data.Tar(path, cache=cache)
+    leat_data.Tar(path, cache_dir=cache)
     (name,) = os.listdir(cache)
     whole = (cache / name).read_bytes()
     os.unlink(cache / name)
     (cache / (name + ".part")).write_bytes(b"x" * (len(whole) + 5000))
-    assert len(leat_data.Tar(path, cache=cache)) == 9
+    assert len(leat_data.Tar(path, cache_dir=cache)) == 9
     assert os.listdir(cache) == [name]
     assert (cache / name).read_bytes() == whole
 
@@ -451,12 +451,12 @@ def test_a_damaged_archive_is_not_kept(server, tmp_path):
         file.write(b"\xff" * 512)
     for shard in (f"{server.url}/s-0.tar", packed(f"{server.folder}/s-0.tar", "gz")):
         with pytest.raises(ValueError, match="header at byte 2048"):
-            leat_data.Tar(shard, {"cls": "int"}, cache=tmp_path / "cache")
+            leat_data.Tar(shard, {"cls": "int"}, cache_dir=tmp_path / "cache")
         assert no_copy(tmp_path / "cache")
 
 
 def _read_all(address, cache, queue):
-    tar = leat_data.Tar(address, cache=cache)
+    tar = leat_data.Tar(address, cache_dir=cache)
     queue.put([sample["cls"] for sample in tar])
 
 

@@ -240,9 +240,9 @@ def _of_raw(rows, dtype):
 class Tokens(Dataset):
     """Slices of one length of a flat file of tokens, as int64 tensors.
 
-    Tokens("train.bin", length=2048)    uint16 without a header, as most write it
+    Tokens("train.bin", seq_length=2048)    uint16 without a header, as most write it
     stride    from the start of a slice to that of the next; None: the length, no overlap. For
-              targets shifted by one take length=2049 and stride=2048
+              targets shifted by one take seq_length=2049 and stride=2048
     dtype     'uint16', 'uint32', 'int32' or another type of integer
     offset    bytes before the first token
     index     Megatron's .idx beside the file, which knows the type; then dtype and offset rest
@@ -250,17 +250,17 @@ class Tokens(Dataset):
 
     TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
 
-    def __init__(self, path, length, *, stride=None, dtype="uint16", offset=0, index=None):
+    def __init__(self, path, seq_length, *, stride=None, dtype="uint16", offset=0, index=None):
         self.path = os.fspath(path)
-        self.length = operator.index(length)
-        self.stride = self.length if stride is None else operator.index(stride)
+        self.seq_length = operator.index(seq_length)
+        self.stride = self.seq_length if stride is None else operator.index(stride)
         self.offset = operator.index(offset)
         self.index = None if index is None else os.fspath(index)
         self.dtype = str(numpy.dtype(dtype))
         if self.dtype not in self.TYPES:
             raise ValueError(f"dtype is one of {', '.join(self.TYPES)}; got {dtype!r}")
-        if self.length < 1 or self.stride < 1 or self.offset < 0:
-            raise ValueError("length and stride are at least 1, offset at least 0")
+        if self.seq_length < 1 or self.stride < 1 or self.offset < 0:
+            raise ValueError("seq_length and stride are at least 1, offset at least 0")
         self._open()
 
     def _open(self):
@@ -282,11 +282,11 @@ class Tokens(Dataset):
             self._tokens = numpy.empty(0, dtype)
 
     def __len__(self):
-        return max((len(self._tokens) - self.length) // self.stride + 1, 0)
+        return max((len(self._tokens) - self.seq_length) // self.stride + 1, 0)
 
     def __getitem__(self, index):
         start = one_index(index, len(self)) * self.stride
-        return torch.from_numpy(self._tokens[start : start + self.length].astype(numpy.int64))
+        return torch.from_numpy(self._tokens[start : start + self.seq_length].astype(numpy.int64))
 
     def __getitems__(self, indices):
         return [self[index] for index in indices]
@@ -297,8 +297,8 @@ class Tokens(Dataset):
         dtype = getattr(_engine, "DTYPE_" + self.dtype)
         index = None if self.index is None else os.fsencode(self.index)
         path = os.fsencode(self.path)
-        given = (path, index, dtype, self.offset, self.length, self.stride)
-        text = f"Tokens, mapped: {self.dtype}, {len(self)} slices of {self.length} as int64"
+        given = (path, index, dtype, self.offset, self.seq_length, self.stride)
+        text = f"Tokens, mapped: {self.dtype}, {len(self)} slices of {self.seq_length} as int64"
         key = ("tokens", given, id(self._tokens))
         return EngineSpec(key, lambda: _engine.source_tokens(*given), single_field, text)
 

@@ -210,41 +210,40 @@ class Packed(Dataset):
     """The documents of a Ragged or Documents, joined and cut into rows of one length, int64.
 
     Packed(leat.data.Documents("corpus"), 2048)
-    separator    a token put between each two documents; None: none
-    segments     with them a sample is a dict of "tokens" and "segments": which document of the row
-                 a token is of, from 0, and -1 for padding
-    positions    likewise "positions": which token of the document's part of the row it is, from 0
-    seed         the documents are joined in an order drawn by it, once; None: as they are
-    last         what becomes of what does not fill a row at the end: "drop" or "pad"
-    pad          the token to pad with
+    separator_id      a token put between two documents; None: none
+    return_segments   samples are dicts of "tokens" and "segments": which document of the row a token
+                      belongs to, from 0, and -1 for padding
+    return_positions  likewise "positions": the token's position in the document's part of the row
+    seed              shuffles the documents once, before they are joined; None: as they are
+    drop_last         False: a last row that is not full is kept and padded
+    padding_value     the token to pad it with
     """
 
     def __init__(
         self,
         dataset,
-        length,
-        separator=None,
-        segments=False,
-        positions=False,
+        seq_length,
+        *,
+        separator_id=None,
+        return_segments=False,
+        return_positions=False,
         seed=None,
-        last="drop",
-        pad=0,
+        drop_last=True,
+        padding_value=0,
     ):
-        if last not in ("drop", "pad"):
-            raise ValueError(f"last is 'drop' or 'pad'; got {last!r}")
         _check_packable(dataset)
         self.dataset = dataset
-        self.length = operator.index(length)
+        self.seq_length = operator.index(seq_length)
         self._given = (
-            self.length,
+            self.seq_length,
             None if seed is None else operator.index(seed),
-            None if separator is None else operator.index(separator),
-            operator.index(pad) if last == "pad" else None,
-            bool(segments),
-            bool(positions),
+            None if separator_id is None else operator.index(separator_id),
+            None if drop_last else operator.index(padding_value),
+            bool(return_segments),
+            bool(return_positions),
         )
-        names = (("tokens", True), ("segments", segments), ("positions", positions))
-        self.names = tuple(name for name, wanted in names if wanted)
+        fields = (("tokens", True), ("segments", return_segments), ("positions", return_positions))
+        self.names = tuple(name for name, wanted in fields if wanted)
         self._open()
 
     def _open(self):

@@ -32,11 +32,11 @@ class Tar(Values):
                  "bytes", "str", "int", "npy", "torch", or ("float32", (3, 64)) for numbers without
                  a header. Where the first dimension differs: ("npy", None), ("float32", (None, 64))
     missing      what becomes of a sample that lacks a field: "error" when it is read, or "skip"
-    cache        folder for copies of compressed and remote shards; None: temporary files
-    cache_bytes  most that these copies may take
-    endpoint     of s3://bucket/key, where it is not Amazon's; None: LEAT_S3_ENDPOINT
+    cache_dir    folder for copies of compressed and remote shards; None: temporary files
+    cache_bytes  size limit of these copies
+    endpoint_url server of s3://bucket/key, if not Amazon's; None: LEAT_S3_ENDPOINT
     timeout      seconds to wait for a server that sends nothing
-    threads      that open shards; None: one a core, and 8 at least for addresses
+    num_threads  threads that open shards; None: one per core, and at least 8 for remote shards
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Tar(Values):
         fields=None,
         *,
         missing="error",
-        cache=None,
+        cache_dir=None,
         cache_bytes=None,
-        endpoint=None,
+        endpoint_url=None,
         timeout=60,
-        threads=None,
+        num_threads=None,
     ):
         if missing not in MISSING:
             raise ValueError(f"missing is 'error' or 'skip'; got {missing!r}")
@@ -60,12 +60,12 @@ class Tar(Values):
         if self.fields is not None and not self.fields:
             raise ValueError("fields names no field")
         self._given = (
-            None if cache is None else os.fspath(cache),
+            None if cache_dir is None else os.fspath(cache_dir),
             0 if cache_bytes is None else operator.index(cache_bytes),
-            endpoint,
+            endpoint_url,
             operator.index(timeout),
             missing == "skip",
-            0 if threads is None else operator.index(threads),
+            0 if num_threads is None else operator.index(num_threads),
         )
         self._reopen()
 

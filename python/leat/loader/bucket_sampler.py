@@ -34,7 +34,7 @@ class BucketSampler(Sampler):
     drop_last    drop a batch that is not full, and batches that do not give one to every rank.
                  Otherwise the remainder is split among the ranks: all have the same number of
                  batches and every sample comes once, unless fewer samples than ranks are left
-    multiple     padded lengths are rounded up to a multiple of it, as in leat.Pad
+    pad_to_multiple_of   padded lengths are rounded up to a multiple of it, as in leat.Pad
     allow_long   a sample longer than max_tokens is a batch of its own; otherwise it is an error
     rank, world_size   whose batches; None: those of torch.distributed
 
@@ -50,7 +50,7 @@ class BucketSampler(Sampler):
         shuffle=True,
         seed=0,
         drop_last=False,
-        multiple=1,
+        pad_to_multiple_of=1,
         *,
         allow_long=False,
         rank=None,
@@ -61,7 +61,7 @@ class BucketSampler(Sampler):
         if self.batch_size is None and self.max_tokens is None:
             raise ValueError("give batch_size or max_tokens")
         self.window = _positive("window", window)
-        self.multiple = _positive("multiple", multiple) or 1
+        self.pad_to_multiple_of = _positive("pad_to_multiple_of", pad_to_multiple_of) or 1
         self.shuffle = bool(shuffle)
         self.drop_last = bool(drop_last)
         self.allow_long = bool(allow_long)
@@ -102,7 +102,7 @@ class BucketSampler(Sampler):
                 self.batch_size or 0,
                 self.max_tokens or 0,
                 self.window or 0,
-                self.multiple,
+                self.pad_to_multiple_of,
                 self.shuffle,
                 self.drop_last,
                 self.allow_long,

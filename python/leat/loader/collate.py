@@ -67,9 +67,9 @@ class _Layout:
 
     kind = None
 
-    def __init__(self, most, lengths, fields):
-        self.most = _positive("most", most)
-        self.lengths = bool(lengths)
+    def __init__(self, max_length, return_lengths, fields):
+        self.max_length = _positive("max_length", max_length)
+        self.return_lengths = bool(return_lengths)
         if isinstance(fields, str):
             fields = (fields,)
         self.fields = None if fields is None else tuple(fields)
@@ -156,14 +156,14 @@ class _Layout:
                 )
             if tensor.dtype != first.dtype:
                 raise ValueError(f"samples have the types {first.dtype} and {tensor.dtype}")
-        if self.most is not None:
-            tensors = [tensor[: self.most] for tensor in tensors]
+        if self.max_length is not None:
+            tensors = [tensor[: self.max_length] for tensor in tensors]
         lengths = torch.tensor([len(tensor) for tensor in tensors], dtype=torch.int64)
         return self._with_added(self._join(tensors, lengths), lengths)
 
     def engine_layout(self):
         """(kind, multiple, limit, value) for _engine.Engine."""
-        return (self.kind, 0, self.most or 0, 0.0)
+        return (self.kind, 0, self.max_length or 0, 0.0)
 
 
 def _flatten(batch):
@@ -198,32 +198,46 @@ def _flatten(batch):
 class Pad(_Layout):
     """A collate_fn that pads samples to the length of the longest.
 
-    value     of the padding; the type of the samples must be able to hold it
-    multiple  round the length up to a multiple of it
-    most      cut longer samples to it
-    lengths   add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a tuple
-    mask      add a bool tensor that is True where there is no padding: "x_mask"
-    fields    keys or positions of the fields to pad; None: all tensors of one dimension or more
+    padding_value       the type of the samples must be able to hold it
+    pad_to_multiple_of  round the length up to a multiple of it
+    max_length          cut longer samples to it
+    return_lengths      add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a
+                        tuple
+    return_mask         add a bool tensor that is True where there is no padding: "x_mask"
+    fields              keys or positions of the fields to pad; None: all tensors of one dimension or
+                        more
     """
 
     kind = _engine.LAYOUT_PAD
 
-    def __init__(self, value=0, multiple=None, most=None, lengths=True, mask=False, fields=None):
-        if not isinstance(value, (int, float)):
-            raise TypeError(f"value must be a number; got {value!r}")
-        if isinstance(value, int) and abs(value) > 1 << 53:  # the engine takes a double
-            raise ValueError(f"value must be between -2**53 and 2**53; got {value!r}")
-        self.value = value
-        self.multiple = _positive("multiple", multiple)
-        super().__init__(most, lengths, fields)
-        self.mask = bool(mask)
+    def __init__(
+        self,
+        padding_value=0,
+        pad_to_multiple_of=None,
+        max_length=None,
+        return_lengths=True,
+        return_mask=False,
+        fields=None,
+    ):
+        if not isinstance(padding_value, (int, float)):
+            raise TypeError(f"padding_value must be a number; got {padding_value!r}")
+        if isinstance(padding_value, int) and abs(padding_value) > 1 << 53:
+            # The engine takes a double.
+            raise ValueError(
+                f"padding_value must be between -2**53 and 2**53; got {padding_value!r}"
+            )
+        self.padding_value = padding_value
+        self.pad_to_multiple_of = _positive("pad_to_multiple_of", pad_to_multiple_of)
+        super().__init__(max_length, return_lengths, fields)
+        self.return_mask = bool(return_mask)
 
     def _width(self, longest):
-        return longest if self.multiple is None else -(-longest // self.multiple) * self.multiple
+        multiple = self.pad_to_multiple_of or 1
+        return -(-longest // multiple) * multiple
 
     def _filled(self, like, shape):
-        _check_value(self.value, like.dtype)
-        return like.new_full(shape, self.value)
+        _check_value(self.padding_value, like.dtype)
+        return like.new_full(shape, self.padding_value)
 
     def _join(self, tensors, lengths):
         first = tensors[0]
@@ -236,7 +250,7 @@ class Pad(_Layout):
 
     def _of_stacked(self, stacked):
         samples, longest = stacked.shape[:2]
-        length = longest if self.most is None else min(longest, self.most)
+        length = longest if self.max_length is None else min(longest, self.max_length)
         width = self._width(length)
         rows = stacked
         if width != longest or length != longest:
@@ -245,41 +259,46 @@ class Pad(_Layout):
         return self._with_added(rows, torch.full((samples,), length, dtype=torch.int64))
 
     def _with_added(self, rows, lengths):
-        added = [("lengths", lengths)] if self.lengths else []
-        if self.mask:
+        added = [("lengths", lengths)] if self.return_lengths else []
+        if self.return_mask:
             added.append(("mask", torch.arange(rows.shape[1]) < lengths[:, None]))
         return CollatedField(rows, added)
 
     def engine_layout(self):
-        return (self.kind, self.multiple or 0, self.most or 0, float(self.value))
+        return (
+            self.kind,
+            self.pad_to_multiple_of or 0,
+            self.max_length or 0,
+            float(self.padding_value),
+        )
 
 
 class Concat(_Layout):
     """A collate_fn that joins samples without padding.
 
-    most      cut longer samples to it
-    lengths   add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a tuple
-    offsets   add where each sample begins, and where the last one ends, int64: "x_offsets"
-    fields    keys or positions of the fields to join; None: all tensors of one dimension or more
+    max_length      cut longer samples to it
+    return_lengths  add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a tuple
+    return_offsets  add where each sample begins, and where the last one ends, int64: "x_offsets"
+    fields          keys or positions of the fields to join; None: all tensors of one dimension or more
     """
 
     kind = _engine.LAYOUT_CONCAT
 
-    def __init__(self, most=None, lengths=True, offsets=False, fields=None):
-        super().__init__(most, lengths, fields)
-        self.offsets = bool(offsets)
+    def __init__(self, max_length=None, return_lengths=True, return_offsets=False, fields=None):
+        super().__init__(max_length, return_lengths, fields)
+        self.return_offsets = bool(return_offsets)
 
     def _join(self, tensors, lengths):
         return torch.cat(tensors)
 
     def _of_stacked(self, stacked):
-        kept = stacked if self.most is None else stacked[:, : self.most]
+        kept = stacked if self.max_length is None else stacked[:, : self.max_length]
         lengths = torch.full((kept.shape[0],), kept.shape[1], dtype=torch.int64)
         return self._with_added(kept.reshape(-1, *kept.shape[2:]), lengths)
 
     def _with_added(self, rows, lengths):
-        added = [("lengths", lengths)] if self.lengths else []
-        if self.offsets:
+        added = [("lengths", lengths)] if self.return_lengths else []
+        if self.return_offsets:
             ends = torch.cumsum(lengths, 0)
             added.append(("offsets", torch.cat((ends.new_zeros(1), ends))))
         return CollatedField(rows, added)

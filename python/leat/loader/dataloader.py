@@ -69,11 +69,11 @@ class DataLoader(_TorchLoader[_Sample]):
     seed           of the order and of the augmentations. None: torch's RNG with one rank, so that
                    torch.manual_seed() repeats it; 0 with several ranks, which must agree
     on_error       for a sample that cannot be read: 'raise', 'skip' or 'replace'
-    threads        a fixed number of C threads; None: one less than the cores this process may use,
+    num_threads    a fixed number of C threads; None: one less than the cores this process may use,
                    then adapted
     memory_budget  bytes that all batch slots may take; None: a default that plan() prints
     autotune       whether the number of threads, and of batches made ahead, follows the training;
-                   None: only when threads is not given
+                   None: only when num_threads is not given
     rank, world_size  this process's share of the data; None: those of torch.distributed
 
     plan() says what runs in C, what does not, and why. stats() says what was waited for.
@@ -102,7 +102,7 @@ class DataLoader(_TorchLoader[_Sample]):
         order=None,
         seed=None,
         on_error="raise",
-        threads=None,
+        num_threads=None,
         memory_budget=None,
         autotune=None,
         rank=None,
@@ -140,9 +140,9 @@ class DataLoader(_TorchLoader[_Sample]):
                 "seed has no effect on an order that torch draws: give seed, or order='torch' or generator"
             )
         self.on_error = _one_of("on_error", on_error, POLICIES)
-        self.threads = _checked_int("threads", threads, 1, 1 << 12)
+        self.num_threads = _checked_int("num_threads", num_threads, 1, 1 << 12)
         self.memory_budget = _checked_int("memory_budget", memory_budget, 1, (1 << 63) - 1)
-        self.autotune = threads is None if autotune is None else bool(autotune)
+        self.autotune = num_threads is None if autotune is None else bool(autotune)
         self.world_size = _checked_int("world_size", world_size, 1, 1 << 30)
         max_rank = (1 << 30) if world_size is None else self.world_size - 1
         self.rank = _checked_int("rank", rank, 0, max_rank)

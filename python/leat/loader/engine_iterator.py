@@ -83,7 +83,7 @@ def _options(loader, spec):
         "order": _engine.ORDER_GIVEN if spec.order is None else spec.order,
         "rank": rank,
         "world_size": world_size,
-        "threads": loader.threads or 0,
+        "threads": loader.num_threads or 0,
         "autotune": 1 if loader.autotune else -1,
         "memory_bytes": loader.memory_budget or 0,
         "on_error": ON_ERROR[loader.on_error],

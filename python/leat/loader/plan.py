@@ -85,7 +85,7 @@ def _threads(loader):
     current = loader._leat_shared.counters.threads()
     if current is not None:
         return f"{current[0]}, {current[1]}"
-    first = "one less than the cores" if loader.threads is None else str(loader.threads)
+    first = "one less than the cores" if loader.num_threads is None else str(loader.num_threads)
     return f"{first}, then adapted to the training" if loader.autotune else first
 
 

@@ -1,7 +1,7 @@
 -- The same on four cores, of which two are free: another thread, or two.
 -- expect: INPUT-BOUND critical TOO_FEW_THREADS
--- predicts: threads=3
--- action: set_loader threads=3
+-- predicts: num_threads=3
+-- action: set_loader num_threads=3
 -- evidence: engine_threads 1
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);

@@ -30,7 +30,7 @@ class Net(nn.Module):
 folder = tempfile.TemporaryDirectory()
 path = pathlib.Path(folder.name) / "x.npy"
 numpy.save(path, numpy.asfortranarray(numpy.ones((ROWS, WIDTH), dtype=numpy.float32)))
-loader = leat.DataLoader(leat.data.Npy(path), batch_size=1024, shuffle=True, threads=1)
+loader = leat.DataLoader(leat.data.Npy(path), batch_size=1024, shuffle=True, num_threads=1)
 assert loader.plan().runs_in_c
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
