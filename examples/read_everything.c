@@ -5,7 +5,6 @@
  *
  *     build/examples/read_everything npy x.npy y.npy
  *     build/examples/read_everything tokens train.bin 2048
- *     build/examples/read_everything hdf5 train.h5 images labels
  *     build/examples/read_everything lmdb train.lmdb
  *     build/examples/read_everything tar train-0*.tar
  *     build/examples/read_everything files 0*.jpg
@@ -31,17 +30,6 @@ static int open_tokens(char **words, int count, struct leat_source **source, str
     struct leat_tokens tokens = {.path = words[0], .dtype = LEAT_UINT16, .out = LEAT_INT64};
     tokens.length = count > 1 ? strtoll(words[1], NULL, 10) : 1024;
     return leat_source_tokens(&tokens, source, err);
-}
-
-static int open_hdf5(char **words, int count, struct leat_source **source, struct leat_err *err)
-{
-    const char *library = getenv("LIBHDF5"); /* where it has no usual name */
-    struct leat_hdf5 hdf5 = {.path = words[0],
-                             .datasets = (const char **)words + 1,
-                             .count = (uint32_t)count - 1,
-                             .libraries = &library,
-                             .libraries_count = library ? 1 : 0};
-    return leat_source_hdf5(&hdf5, source, err);
 }
 
 static int open_lmdb(char **words, int count, struct leat_source **source, struct leat_err *err)
@@ -91,7 +79,6 @@ static const struct {
 } sources[] = {
     {"npy",    1, open_npy   },
     {"tokens", 1, open_tokens},
-    {"hdf5",   2, open_hdf5  },
     {"lmdb",   1, open_lmdb  },
     {"tar",    1, open_tar   },
     {"files",  1, open_files },
@@ -188,7 +175,7 @@ int main(int argc, char **argv)
     while (kind < kinds && (argc < 2 || strcmp(argv[1], sources[kind].name) != 0))
         kind++;
     if (kind == kinds || argc - 2 < sources[kind].words) {
-        fprintf(stderr, "usage: %s npy|tokens|hdf5|lmdb|tar|files FILE... | --demo\n", argv[0]);
+        fprintf(stderr, "usage: %s npy|tokens|lmdb|tar|files FILE... | --demo\n", argv[0]);
         return 2;
     }
     int failed = sources[kind].open(argv + 2, argc - 2, &source, &err);

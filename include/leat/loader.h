@@ -199,26 +199,70 @@ struct leat_packed {
 int leat_source_packed(struct leat_source *source, const struct leat_packed *packed,
                        struct leat_source **ret_source, struct leat_err *err);
 
-/* Datasets of an HDF5 file, one field each, all of one length. libhdf5 is asked once, in a process
- * of its own, where they lie; then the file is mapped and read without it. Contiguous, compact and
- * chunked; gzip, lzf, shuffle and fletcher32; numbers, bools and h5py's complex numbers in either
- * byte order. Other types and filters, virtual datasets, and data or links that lead into other
- * files are refused.
+/* Datasets of an HDF5 file, one field each, all of one length. The file is mapped and read without
+ * libhdf5. Where each dataset lies, its type, shape and filters are the caller's to find out, for
+ * example with h5py (python/leat/data/hdf5.py does so) or libhdf5 (H5Dchunk_iter). Everything here
+ * is checked against itself and against the size of the file, then copied.
  *
  * Packed chunks are unpacked whole and kept: an order that stays near (SEQUENTIAL, WINDOW) unpacks
- * each once an epoch, FULL again and again. The usual window holds whole chunks, 4096 samples or
+ * each once an epoch, FULL again and again. The default window holds whole chunks, 4096 samples or
  * what fits. */
+enum leat_hdf5_layout {
+    LEAT_HDF5_COMPACT,    /* inside the metadata: `data` */
+    LEAT_HDF5_CONTIGUOUS, /* in one piece, at `offset` */
+    LEAT_HDF5_CHUNKED     /* `chunk`, `chunks` and `filters` */
+};
+
+enum leat_hdf5_filter_kind {
+    LEAT_HDF5_DEFLATE,
+    LEAT_HDF5_SHUFFLE,
+    LEAT_HDF5_LZF,
+    LEAT_HDF5_FLETCHER32,
+    LEAT_HDF5_FILTERS_COUNT
+};
+
+struct leat_hdf5_filter {
+    uint32_t kind;       /* enum leat_hdf5_filter_kind */
+    uint32_t item_bytes; /* SHUFFLE */
+};
+
+/* A chunk that was written. Its number counts the chunks of the dataset in C order, written or not.
+ */
+struct leat_hdf5_chunk {
+    uint64_t number;
+    uint64_t offset; /* in the file */
+    uint32_t bytes;  /* as stored */
+    uint32_t mask;   /* bit i: filter i was not applied */
+};
+
+#define LEAT_HDF5_MAX_FILTERS   32
+#define LEAT_HDF5_NEVER_WRITTEN UINT64_MAX
+
+struct leat_hdf5_dataset {
+    const char *name;      /* of the dataset, for messages */
+    const char *field;     /* of the field; NULL: that of the dataset */
+    enum leat_dtype dtype; /* not RAW */
+    int swapped;           /* the items have the other byte order than this machine */
+    uint32_t dims;         /* at least 1: the first one counts the samples */
+    int64_t shape[LEAT_MAX_DIMS];
+    enum leat_hdf5_layout layout;
+    uint64_t offset;              /* CONTIGUOUS; or LEAT_HDF5_NEVER_WRITTEN */
+    const void *data;             /* COMPACT: all samples */
+    int64_t chunk[LEAT_MAX_DIMS]; /* CHUNKED: shape of a chunk */
+    const struct leat_hdf5_chunk *chunks;
+    uint64_t chunks_count;
+    const struct leat_hdf5_filter *filters; /* in the order in which they were applied */
+    uint32_t filters_count;
+    const void *fill; /* an item, as stored, of what was never written; NULL: zeros */
+};
+
 struct leat_hdf5 {
     const char *path;
-    const char *const *datasets;  /* "images", "group/labels" */
-    const char *const *names;     /* of the fields; NULL: those of the datasets */
-    uint32_t count;               /* of datasets */
-    uint64_t cache_bytes;         /* most that unpacked chunks take, but for one chunk a thread that
-                                     is in use; never less than two chunks of every dataset. 0: an
-                                     eighth of the machine's memory, 1 GiB at most */
-    const char *const *libraries; /* where libhdf5 may be, tried before the usual names */
-    uint32_t libraries_count;
-    int silence_ms; /* libhdf5 must get on with the file within this time; 0: a minute */
+    const struct leat_hdf5_dataset *datasets;
+    uint32_t count;
+    uint64_t cache_bytes; /* limit on unpacked chunks, but for one chunk per thread in use; never
+                             less than two chunks of every dataset. 0: an eighth of the machine's
+                             memory, 1 GiB at most */
 };
 int leat_source_hdf5(const struct leat_hdf5 *hdf5, struct leat_source **ret_source,
                      struct leat_err *err);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     p.count = data[0] % 5;
     for (uint32_t i = 0; i < p.count; i++)
         p.filter[i] =
-            (struct chunk_filter){data[1 + i] % CHUNK_FILTERS_COUNT, 1 + data[1 + i] / 16};
+            (struct leat_hdf5_filter){data[1 + i] % LEAT_HDF5_FILTERS_COUNT, 1 + data[1 + i] / 16};
     uint64_t chunk_bytes = data[6] + 256u * data[7];
     uint64_t room = chunk_filter_room(chunk_bytes);
     struct chunk_scratch scratch = {.bytes = malloc(room), .room = room};

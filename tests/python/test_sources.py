@@ -3,7 +3,6 @@ behind, a state goes on exactly once, a bad sample is never a wrong one. A row o
 times the number i."""
 
 import gc
-import glob
 import io
 import os
 import signal
@@ -221,24 +220,20 @@ def words_for(name, folder):
     """How the C example is asked for what was written."""
     if name == "files":
         return ["files", *sorted(map(os.fspath, (folder / "rows").iterdir()))]
-    ends = {"npy": ".npy", "tokens": ".bin", "hdf5": ".h5", "lmdb": "", "tar.gz": ".tar.gz"}
-    more = {"tokens": ["8"], "hdf5": ["x"]}  # 8 of uint16 are 4 of int32
+    ends = {"npy": ".npy", "tokens": ".bin", "lmdb": "", "tar.gz": ".tar.gz"}
+    more = {"tokens": ["8"]}  # 8 of uint16 are 4 of int32
     path = os.fspath(folder / ("rows" + ends.get(name, ".tar")))
     return [name.split(".")[0], path, *more.get(name, [])]
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "hdf5"])
 def test_the_example_in_c_reads_everything(folder, name):
     """Half of an epoch, then the rest with another loader: each sample once."""
     SOURCES[name](folder, False)
     example = os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "examples", "read_everything")
     if not os.path.exists(example):
         pytest.skip("the examples were not built")
-    libraries = glob.glob(os.path.join(h5py.__path__[0] + ".libs", "libhdf5-*"))
-    env = {**os.environ, **({"LIBHDF5": libraries[0]} if libraries else {})}
-    done = subprocess.run(
-        [example, *words_for(name, folder)], env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([example, *words_for(name, folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{COUNT} samples, 0 bad ones" in done.stdout
     if name != "files":  # whose headers are among the bytes

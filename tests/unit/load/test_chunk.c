@@ -30,7 +30,7 @@ static int unfilter(const struct chunk_pipeline *p, uint32_t mask, const void *b
     return failed;
 }
 
-static const struct chunk_pipeline lzf = {1, {{CHUNK_LZF, 0}}};
+static const struct chunk_pipeline lzf = {1, {{LEAT_HDF5_LZF, 0}}};
 
 static void test_lzf(void **state)
 {
@@ -67,7 +67,7 @@ static void test_shuffle(void **state)
 {
     uint8_t plain[1003], shuffled[1003];
     for (uint32_t size = 1; size < 10; size++) {
-        struct chunk_pipeline p = {1, {{CHUNK_SHUFFLE, size}}};
+        struct chunk_pipeline p = {1, {{LEAT_HDF5_SHUFFLE, size}}};
         size_t items = sizeof plain / size;
         for (size_t i = 0; i < sizeof plain; i++)
             plain[i] = (uint8_t)(i * 7 + i / 256);
@@ -85,7 +85,7 @@ static void test_shuffle(void **state)
 /* A sum made by the definition, of words with the first byte as the upper one. */
 static void test_fletcher32(void **state)
 {
-    struct chunk_pipeline p = {1, {{CHUNK_FLETCHER32, 0}}};
+    struct chunk_pipeline p = {1, {{LEAT_HDF5_FLETCHER32, 0}}};
     uint8_t stored[12] = "abcde";
     uint32_t words[] = {0x6162, 0x6364, 0x6500}, sum = 0, sums = 0;
     for (int i = 0; i < 3; i++) {
@@ -113,7 +113,7 @@ static void test_fletcher32(void **state)
 
 static void test_impossible_sizes(void **state)
 {
-    struct chunk_pipeline deflate = {1, {{CHUNK_DEFLATE, 0}}};
+    struct chunk_pipeline deflate = {1, {{LEAT_HDF5_DEFLATE, 0}}};
     assert_true(chunk_filter_plausible(&deflate, 0, 100, 100 * 1032));
     assert_false(chunk_filter_plausible(&deflate, 0, 100, 100 * 1032 + 1));
     assert_false(chunk_filter_plausible(&deflate, 1, 100, 101));

@@ -16,11 +16,12 @@
 
 const char *chunk_filter_name(uint32_t kind)
 {
-    static const char *const names[CHUNK_FILTERS_COUNT] = {[CHUNK_DEFLATE] = "gzip",
-                                                           [CHUNK_SHUFFLE] = "shuffle",
-                                                           [CHUNK_LZF] = "lzf",
-                                                           [CHUNK_FLETCHER32] = "fletcher32"};
-    return kind < CHUNK_FILTERS_COUNT ? names[kind] : "?";
+    static const char *const names[LEAT_HDF5_FILTERS_COUNT] = {[LEAT_HDF5_DEFLATE] = "gzip",
+                                                               [LEAT_HDF5_SHUFFLE] = "shuffle",
+                                                               [LEAT_HDF5_LZF] = "lzf",
+                                                               [LEAT_HDF5_FLETCHER32] =
+                                                                   "fletcher32"};
+    return kind < LEAT_HDF5_FILTERS_COUNT ? names[kind] : "?";
 }
 
 void chunk_scratch_done(struct chunk_scratch *scratch)
@@ -43,9 +44,9 @@ int chunk_filter_plausible(const struct chunk_pipeline *pipeline, uint32_t mask,
     for (uint32_t i = 0; i < pipeline->count; i++) {
         if (mask >> i & 1)
             continue;
-        if (pipeline->filter[i].kind == CHUNK_DEFLATE)
+        if (pipeline->filter[i].kind == LEAT_HDF5_DEFLATE)
             most *= DEFLATE_MOST;
-        else if (pipeline->filter[i].kind == CHUNK_LZF)
+        else if (pipeline->filter[i].kind == LEAT_HDF5_LZF)
             most *= LZF_MOST;
     }
     return most >= (double)chunk_bytes;
@@ -200,20 +201,20 @@ static int check_sum(struct passage *p)
 }
 
 /* Whether the filter writes its result elsewhere. */
-static int moves(const struct chunk_filter *filter)
+static int moves(const struct leat_hdf5_filter *filter)
 {
-    return filter->kind == CHUNK_SHUFFLE ? filter->item_bytes > 1
-                                         : filter->kind != CHUNK_FLETCHER32;
+    return filter->kind == LEAT_HDF5_SHUFFLE ? filter->item_bytes > 1
+                                             : filter->kind != LEAT_HDF5_FLETCHER32;
 }
 
-static int unfilter_one(const struct chunk_filter *filter, struct chunk_scratch *scratch,
+static int unfilter_one(const struct leat_hdf5_filter *filter, struct chunk_scratch *scratch,
                         struct passage *p, uint8_t *to, uint64_t room)
 {
     switch (filter->kind) {
-    case CHUNK_DEFLATE: return unpack_deflate(scratch, p, to, room);
-    case CHUNK_LZF: return unpack_lzf(p, to, room);
-    case CHUNK_FLETCHER32: return check_sum(p);
-    case CHUNK_SHUFFLE:
+    case LEAT_HDF5_DEFLATE: return unpack_deflate(scratch, p, to, room);
+    case LEAT_HDF5_LZF: return unpack_lzf(p, to, room);
+    case LEAT_HDF5_FLETCHER32: return check_sum(p);
+    case LEAT_HDF5_SHUFFLE:
         if (p->bytes > room) {
             p->why = "it is longer than a chunk";
             return -LEAT_E_CORRUPT;
@@ -236,7 +237,7 @@ int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const u
     for (uint32_t i = 0; i < pipeline->count; i++)
         left += !(mask >> i & 1) && moves(&pipeline->filter[i]);
     for (uint32_t i = pipeline->count; i-- > 0;) {
-        const struct chunk_filter *filter = &pipeline->filter[i];
+        const struct leat_hdf5_filter *filter = &pipeline->filter[i];
         if (mask >> i & 1)
             continue;
         uint8_t *to = left & 1 ? chunk : scratch->bytes;

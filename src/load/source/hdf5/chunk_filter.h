@@ -10,26 +10,13 @@
 #ifndef LEAT_LOAD_SOURCE_CHUNK_FILTER_H
 #define LEAT_LOAD_SOURCE_CHUNK_FILTER_H
 
+#include "leat/loader.h"
+
 #include <stdint.h>
-
-#define CHUNK_MOST_FILTERS 32 /* of one pipeline, as HDF5 has it: a bit of the mask each */
-
-enum chunk_filter_kind {
-    CHUNK_DEFLATE,
-    CHUNK_SHUFFLE,
-    CHUNK_LZF,
-    CHUNK_FLETCHER32,
-    CHUNK_FILTERS_COUNT
-};
-
-struct chunk_filter {
-    uint32_t kind;
-    uint32_t item_bytes; /* SHUFFLE */
-};
 
 struct chunk_pipeline {
     uint32_t count;
-    struct chunk_filter filter[CHUNK_MOST_FILTERS]; /* in the order they were applied in */
+    struct leat_hdf5_filter filter[LEAT_HDF5_MAX_FILTERS]; /* in the order they were applied in */
 };
 
 /* As HDF5's users call it: "gzip". */

@@ -1,31 +1,28 @@
 /* hdf5.c: datasets of an HDF5 file, read without libhdf5.
  *
- * libhdf5 has one lock for all threads and unpacks a chunk for each row that is asked of it, unless
- * its own small cache has it. Here it is only asked, once, where the data lie (hdf5_ask.h); after
- * that everything is read through a mapping, by any number of threads:
+ * libhdf5 has one lock for all threads, and unpacks a chunk again for each row unless its small
+ * cache holds it. Here the caller says where the data lie (struct leat_hdf5); everything is then
+ * read through a mapping, by any number of threads:
  *
  *     contiguous, compact    rows are copied as those of a .npy
  *     chunked, not packed    parts of rows are copied out of the chunks in the mapping
  *     chunked, packed        chunks are unpacked into a cache (chunk_cache.h), then as above
  *     never written          the fill value
  *
- * A row may lie in several chunks, side by side: its columns. A request is sorted by chunk, so that
- * each is taken once; one that another thread is just unpacking is left for later. Who would have
- * to wait for it then unpacks another one of the window meanwhile: all of them are wanted soon.
- * Without that the last chunks of a window are unpacked by one thread while all others wait for it.
+ * A row may lie in several chunks, side by side: its columns. A request is sorted by chunk, so each
+ * chunk is taken once. A chunk that another thread is unpacking is left for later; a thread that
+ * would have to wait for it unpacks another chunk of the window instead, since all of them are
+ * needed soon. Without that, one thread unpacks the last chunks of a window while the others wait.
  *
- * What a chunk costs is paid once if the samples that follow each other come from few chunks. So
- * the source asks for windows (LEAT_ORDER_WINDOW) that hold whole chunks, two of which fit into the
- * cache: the threads end one while they begin the next.
+ * The source asks for windows (LEAT_ORDER_WINDOW) of whole chunks, two of which fit into the cache:
+ * threads finish one window while they begin the next, and each chunk is unpacked once per epoch.
  *
- * What cannot be seen: a damaged byte in data that has no checksum. gzip has one, fletcher32 is
- * one, lzf, shuffle and plain data have none; nor have the descriptions of files written with
- * libver="earliest", which is what h5py does unless it is told otherwise.
+ * Not detected: a damaged byte in data without a checksum. gzip and fletcher32 have checksums;
+ * lzf, shuffle and plain data have none.
  */
 #include "hdf5.h"
 
 #include "load/source/array/gather.h"
-#include "hdf5_ask.h"
 #include "hdf5_index.h"
 #include "load/source/array/mapped_file.h"
 
@@ -36,22 +33,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SILENCE_MS 60000
-#define WINDOW_SAMPLES                                                                             \
-    4096 /* at least, where the cache allows: what the loader takes by itself                      \
-          */
+#define WINDOW_SAMPLES 4096 /* at least, if they fit: the loader's own default */
 
-/* The cache: an eighth of the machine and 1 GiB at most. That is two windows of 3400 photographs of
- * 224 x 224. */
+/* Default size of the cache, at most 1 GiB: two windows of 3400 photographs of 224 x 224. */
 #define CACHE_MOST_BYTES (UINT64_C(1) << 30)
 #define CACHE_SHARE      8
 
-/* Of the cache, what the window that is read takes, and a part of the next: threads end the one
- * while they begin the other. The rest keeps chunks for the next epoch. */
+/* Windows that are in use at a time: threads finish one while they begin the next. What is left of
+ * the cache keeps chunks for the next epoch. */
 #define LATELY_WINDOWS    1.25
 
 #define BLOCK_SAMPLES     256  /* of a request that are sorted together */
-#define AHEAD_MOST_CHUNKS 1024 /* that are looked through for one to unpack ahead */
+#define AHEAD_MOST_CHUNKS 1024 /* searched for one to unpack ahead */
 
 /* Unpacking by libdeflate runs at about a byte a nanosecond. */
 #define UNPACK_NS_PER_BYTE 1.0
@@ -94,13 +87,13 @@ struct part {
 
 static struct part part_of(const struct hdf5_field *field, uint64_t column)
 {
-    const struct hdf5_dataset_wire *is = &field->dataset->is;
+    const struct hdf5_dataset *dataset = field->dataset;
     struct part part = {.field = field};
-    for (uint32_t d = is->dims; d-- > 1;) {
+    for (uint32_t d = dataset->dims; d-- > 1;) {
         int64_t number = (int64_t)(column % (uint64_t)field->columns_in[d]);
-        int64_t start = number * is->chunk[d], left = is->shape[d] - start;
+        int64_t start = number * dataset->chunk[d], left = dataset->shape[d] - start;
         column /= (uint64_t)field->columns_in[d];
-        part.extent[d] = left < is->chunk[d] ? left : is->chunk[d];
+        part.extent[d] = left < dataset->chunk[d] ? left : dataset->chunk[d];
         part.place_at += (uint64_t)start * field->row_stride[d];
     }
     return part;
@@ -108,13 +101,13 @@ static struct part part_of(const struct hdf5_field *field, uint64_t column)
 
 static void fill_items(const struct hdf5_field *field, uint8_t *to, uint64_t bytes)
 {
-    const struct hdf5_dataset_wire *is = &field->dataset->is;
+    const struct hdf5_dataset *dataset = field->dataset;
     if (field->plain_fill) {
         memset(to, 0, bytes);
         return;
     }
-    for (uint64_t at = 0; at < bytes; at += is->item_bytes)
-        memcpy(to + at, is->fill, is->item_bytes);
+    for (uint64_t at = 0; at < bytes; at += dataset->item_bytes)
+        memcpy(to + at, dataset->fill, dataset->item_bytes);
 }
 
 /* Copies from the chunk, or fills where `from` is NULL. */
@@ -122,8 +115,8 @@ static void copy_part(const struct part *part, uint32_t dim, const uint8_t *from
 {
     const struct hdf5_field *field = part->field;
     if (dim >= field->run_dim) {
-        uint64_t bytes = field->dataset->is.item_bytes;
-        if (field->dataset->is.dims > 1)
+        uint64_t bytes = field->dataset->item_bytes;
+        if (field->dataset->dims > 1)
             bytes = (uint64_t)part->extent[field->run_dim] * field->row_stride[field->run_dim];
         if (from)
             memcpy(to, from, bytes);
@@ -173,21 +166,21 @@ __attribute__((format(printf, 5, 6))) static void report_bad(const struct readin
         r->report->bad(r->report, wanted[i].place, code, text);
 }
 
-static int chunk_fits(const struct reading *r, const struct hdf5_chunk *chunk)
+static int chunk_fits(const struct reading *r, const struct leat_hdf5_chunk *chunk)
 {
     return chunk->offset <= r->extent && chunk->bytes <= r->extent - chunk->offset;
 }
 
-static int chunk_plausible(const struct reading *r, const struct hdf5_chunk *chunk)
+static int chunk_plausible(const struct reading *r, const struct leat_hdf5_chunk *chunk)
 {
     const struct hdf5_dataset *dataset = r->field->dataset;
-    return r->field->packed ? chunk_filter_plausible(&dataset->is.pipeline, chunk->mask,
-                                                     chunk->bytes, dataset->chunk_bytes)
+    return r->field->packed ? chunk_filter_plausible(&dataset->pipeline, chunk->mask, chunk->bytes,
+                                                     dataset->chunk_bytes)
                             : chunk->bytes == dataset->chunk_bytes;
 }
 
-/* Whether the chunk is where it says, and as large as it must be. */
-static int check_chunk(const struct reading *r, const struct hdf5_chunk *chunk,
+/* Whether the chunk lies within the file and has a possible size. */
+static int check_chunk(const struct reading *r, const struct leat_hdf5_chunk *chunk,
                        const struct wanted *wanted, size_t count)
 {
     const struct hdf5_dataset *dataset = r->field->dataset;
@@ -214,13 +207,13 @@ static void copy_run(const struct reading *r, uint64_t column, const uint8_t *ch
     const struct hdf5_field *field = r->field;
     struct part part = part_of(field, column);
     for (size_t i = 0; i < count; i++) {
-        uint64_t row = (uint64_t)(wanted[i].index % field->dataset->is.chunk[0]);
+        uint64_t row = (uint64_t)(wanted[i].index % field->dataset->chunk[0]);
         copy_part(&part, 1, chunk ? chunk + row * field->chunk_row_bytes : NULL,
                   r->places + wanted[i].place * field->dataset->row_bytes + part.place_at);
     }
 }
 
-static int unpack(const struct reading *r, const struct hdf5_chunk *chunk, uint8_t *bytes,
+static int unpack(const struct reading *r, const struct leat_hdf5_chunk *chunk, uint8_t *bytes,
                   const char **ret_why)
 {
     const struct hdf5_dataset *dataset = r->field->dataset;
@@ -232,14 +225,14 @@ static int unpack(const struct reading *r, const struct hdf5_chunk *chunk, uint8
         return -ENOMEM;
     }
     int failed =
-        chunk_unfilter(&dataset->is.pipeline, chunk->mask, r->source->file.base + chunk->offset,
+        chunk_unfilter(&dataset->pipeline, chunk->mask, r->source->file.base + chunk->offset,
                        chunk->bytes, scratch, bytes, dataset->chunk_bytes, ret_why);
     chunk_cache_return_scratch(cache, scratch);
     return failed;
 }
 
-/* Unpacks a chunk that is wanted soon and that nobody has; 0: there is none. One that is damaged is
- * left to those who want it. */
+/* Unpacks a chunk that is needed soon and not in the cache; 0: there is none. A damaged one is left
+ * to the thread that reads its samples, which reports it. */
 static int unpack_ahead(const struct reading *r)
 {
     struct chunk_cache *cache = r->source->cache;
@@ -249,7 +242,7 @@ static int unpack_ahead(const struct reading *r)
         !chunk_cache_take_absent(cache, r->number, r->ahead_first, r->ahead_count,
                                  chunk_filter_room(r->field->dataset->chunk_bytes), &cached))
         return 0;
-    const struct hdf5_chunk *chunk = hdf5_chunk_find(r->field->dataset, cached->number);
+    const struct leat_hdf5_chunk *chunk = hdf5_chunk_find(r->field->dataset, cached->number);
     int good = chunk && chunk_fits(r, chunk) && chunk_plausible(r, chunk) &&
                unpack(r, chunk, cached->bytes, &why) == 0;
     chunk_cache_filled(cache, cached, good);
@@ -258,9 +251,10 @@ static int unpack_ahead(const struct reading *r)
     return good;
 }
 
-/* Rows of one packed chunk. 1: done, well or badly. 0: another thread is unpacking it. */
-static int read_packed(const struct reading *r, uint64_t column, const struct hdf5_chunk *chunk,
-                       int wait, const struct wanted *wanted, size_t count)
+/* Rows of one packed chunk. 1: done. -1: reported as bad. 0: another thread is unpacking it. */
+static int read_packed(const struct reading *r, uint64_t column,
+                       const struct leat_hdf5_chunk *chunk, int wait, const struct wanted *wanted,
+                       size_t count)
 {
     struct chunk_cache *cache = r->source->cache;
     struct cached_chunk *cached;
@@ -291,7 +285,7 @@ static int read_run(const struct reading *r, int wait, const struct wanted *want
     const struct hdf5_field *field = r->field;
     for (uint64_t column = 0; column < field->columns; column++) {
         uint64_t number = (uint64_t)wanted->chunk_row * field->columns + column;
-        const struct hdf5_chunk *chunk = hdf5_chunk_find(field->dataset, number);
+        const struct leat_hdf5_chunk *chunk = hdf5_chunk_find(field->dataset, number);
         if (!chunk) {
             copy_run(r, column, NULL, wanted, count);
             continue;
@@ -327,7 +321,7 @@ static void sort_wanted(struct wanted *wanted, size_t count)
     }
 }
 
-/* First what can be had without waiting, then the rest. */
+/* First the chunks that need no waiting, then the rest. */
 static void read_chunked(const struct reading *r, struct wanted *wanted, size_t count)
 {
     sort_wanted(wanted, count);
@@ -345,11 +339,11 @@ static void read_chunked(const struct reading *r, struct wanted *wanted, size_t 
     }
 }
 
-/* Where all that is wanted lies in one window, the others of its chunks are wanted soon: of an
- * order that goes through the data, be it "window" or as it lies. */
+/* When all samples of the request lie in one window (orders "window" and "sequential"), the other
+ * chunks of that window are needed soon. */
 static void set_ahead(struct reading *r, const struct source_request *request)
 {
-    int64_t window = r->source->base.window, rows = r->field->dataset->is.chunk[0];
+    int64_t window = r->source->base.window, rows = r->field->dataset->chunk[0];
     r->ahead_count = 0;
     if (!r->field->packed || window < rows)
         return;
@@ -367,7 +361,7 @@ static void read_chunked_field(struct reading *r, const struct source_request *r
 {
     set_ahead(r, request);
     struct wanted wanted[BLOCK_SAMPLES];
-    int64_t rows = r->field->dataset->is.chunk[0];
+    int64_t rows = r->field->dataset->chunk[0];
     for (size_t first = 0; first < request->count; first += BLOCK_SAMPLES) {
         size_t count = request->count - first;
         if (count > BLOCK_SAMPLES)
@@ -378,12 +372,12 @@ static void read_chunked_field(struct reading *r, const struct source_request *r
         }
         read_chunked(r, wanted, count);
     }
-    if (r->field->dataset->is.swap_bytes)
+    if (r->field->dataset->swap_bytes)
         gather_swap(r->places, request->count * r->field->dataset->row_bytes,
-                    r->field->dataset->is.swap_bytes);
+                    r->field->dataset->swap_bytes);
 }
 
-/* The file became shorter: what is still there is read, the rest is bad. */
+/* The file became shorter: rows that are still there are read, the others are bad. */
 static void read_what_is_left(const struct reading *r, const struct source_request *request)
 {
     const struct gather *g = &r->field->gather;
@@ -402,14 +396,14 @@ static void read_what_is_left(const struct reading *r, const struct source_reque
 static void read_field(struct reading *r, const struct source_request *request)
 {
     const struct hdf5_field *field = r->field;
-    const struct hdf5_dataset_wire *is = &field->dataset->is;
-    if (is->layout == HDF5_CHUNKED) {
+    const struct hdf5_dataset *dataset = field->dataset;
+    if (dataset->layout == LEAT_HDF5_CHUNKED) {
         read_chunked_field(r, request);
     } else if (!field->gather.base) {
         uint64_t bytes = request->count * field->dataset->row_bytes;
         fill_items(field, r->places, bytes);
-        if (is->swap_bytes)
-            gather_swap(r->places, bytes, is->swap_bytes);
+        if (dataset->swap_bytes)
+            gather_swap(r->places, bytes, dataset->swap_bytes);
     } else if (r->extent < field->end) {
         read_what_is_left(r, request);
     } else {
@@ -449,51 +443,42 @@ static const struct source_ops hdf5_ops = {.read = read_samples, .done = close_s
 
 /* ---- opening -----------------------------------------------------------------------------------
  */
-/* A file begins with these bytes, or a multiple of 512 before them by a power of two. */
-static int check_signature(const struct mapped_file *file, struct leat_err *err)
-{
-    static const char signature[] = "\x89HDF\r\n\x1a\n";
-    for (uint64_t at = 0; file->bytes >= 8 && at <= file->bytes - 8; at = at ? 2 * at : 512)
-        if (memcmp(file->base + at, signature, 8) == 0)
-            return 0;
-    return err_set(err, -LEAT_E_FOREIGN, "%s is not an HDF5 file.", file->path);
-}
-
 static void set_chunked(struct hdf5_field *field)
 {
-    const struct hdf5_dataset_wire *is = &field->dataset->is;
-    uint64_t row = is->item_bytes, chunk = row;
+    const struct hdf5_dataset *dataset = field->dataset;
+    uint64_t row = dataset->item_bytes, chunk = row;
     int alike = 1; /* the dimensions behind this one have one size in the row and in the chunk */
-    field->packed = is->pipeline.count > 0;
+    field->packed = dataset->pipeline.count > 0;
     field->columns = 1;
     field->run_dim = 1;
-    for (uint32_t d = is->dims; d-- > 1;) {
-        field->columns_in[d] = is->shape[d] / is->chunk[d] + (is->shape[d] % is->chunk[d] != 0);
+    for (uint32_t d = dataset->dims; d-- > 1;) {
+        field->columns_in[d] =
+            dataset->shape[d] / dataset->chunk[d] + (dataset->shape[d] % dataset->chunk[d] != 0);
         field->columns *= (uint64_t)field->columns_in[d];
         field->row_stride[d] = row;
         field->chunk_stride[d] = chunk;
         if (alike)
             field->run_dim = d;
-        alike = alike && is->shape[d] == is->chunk[d];
-        row *= (uint64_t)is->shape[d];
-        chunk *= (uint64_t)is->chunk[d];
+        alike = alike && dataset->shape[d] == dataset->chunk[d];
+        row *= (uint64_t)dataset->shape[d];
+        chunk *= (uint64_t)dataset->chunk[d];
     }
     field->chunk_row_bytes = chunk;
 }
 
-/* What a sample costs beyond its copy, in bytes that are unpacked for it once. */
+/* Bytes unpacked per sample when each chunk is unpacked once. */
 static double unpacked_bytes(const struct hdf5_field *field)
 {
     if (!field->packed)
         return 0;
     return (double)field->columns * (double)field->dataset->chunk_bytes /
-           (double)field->dataset->is.chunk[0];
+           (double)field->dataset->chunk[0];
 }
 
-/* The filters that are undone, in their order. */
+/* "shuffle and gzip": the filters, in the order in which they are undone. */
 static void add_filters_text(struct hdf5_source *s, uint32_t number)
 {
-    const struct chunk_pipeline *pipeline = &s->field[number].dataset->is.pipeline;
+    const struct chunk_pipeline *pipeline = &s->field[number].dataset->pipeline;
     char text[64] = "";
     for (uint32_t i = pipeline->count; i-- > 0;) {
         size_t at = strlen(text);
@@ -507,10 +492,9 @@ static void set_field(struct hdf5_source *s, uint32_t number)
 {
     struct hdf5_field *field = &s->field[number];
     struct hdf5_dataset *dataset = field->dataset = &s->index.dataset[number];
-    const struct hdf5_dataset_wire *is = &dataset->is;
-    static const uint8_t zeros[HDF5_MOST_ITEM_BYTES];
-    field->plain_fill = memcmp(is->fill, zeros, is->item_bytes) == 0;
-    if (is->layout == HDF5_CHUNKED) {
+    static const uint8_t zeros[HDF5_MAX_ITEM_BYTES];
+    field->plain_fill = memcmp(dataset->fill, zeros, dataset->item_bytes) == 0;
+    if (dataset->layout == LEAT_HDF5_CHUNKED) {
         set_chunked(field);
         if (field->packed)
             add_filters_text(s, number);
@@ -519,12 +503,12 @@ static void set_field(struct hdf5_source *s, uint32_t number)
         return;
     }
     const uint8_t *data = dataset->compact;
-    if (is->layout == HDF5_CONTIGUOUS && is->offset != HDF5_NOWHERE) {
-        data = s->file.base + is->offset;
-        field->end = is->offset + dataset->data_bytes;
+    if (dataset->layout == LEAT_HDF5_CONTIGUOUS && dataset->offset != LEAT_HDF5_NEVER_WRITTEN) {
+        data = s->file.base + dataset->offset;
+        field->end = dataset->offset + dataset->data_bytes;
     }
-    gather_init(&field->gather, data, is->item_bytes, is->dims, is->shape, NULL);
-    field->gather.swap_bytes = is->swap_bytes;
+    gather_init(&field->gather, data, dataset->item_bytes, dataset->dims, dataset->shape, NULL);
+    field->gather.swap_bytes = dataset->swap_bytes;
     s->base.sample_ns += gather_cost_ns(&field->gather);
 }
 
@@ -539,23 +523,22 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return __builtin_mul_overflow(a / x, b, &result) ? INT64_MAX : result;
 }
 
-/* Samples that whole chunks of every packed field begin and end with; where that would be very
- * many, of the field with the largest chunks alone. 0: nothing is packed. */
+/* The smallest number of samples that is whole chunks of every packed field; when that is large, of
+ * the field with the largest chunks alone. 0: nothing is packed. */
 static int64_t chunk_samples(const struct hdf5_source *s)
 {
     int64_t all = 1, largest = 0;
     for (uint32_t f = 0; f < s->base.fields; f++) {
         if (!s->field[f].packed)
             continue;
-        int64_t rows = s->field[f].dataset->is.chunk[0];
+        int64_t rows = s->field[f].dataset->chunk[0];
         largest = rows > largest ? rows : largest;
         all = all > WINDOW_SAMPLES ? all : common_multiple(all, rows);
     }
     return all > WINDOW_SAMPLES && all > largest ? largest : largest ? all : 0;
 }
 
-/* The window and the cache, chosen together: two windows must fit into it, and a window is at least
- * one row of chunks. */
+/* Window and cache: two windows fit into the cache, and a window is at least one row of chunks. */
 static int set_cache(struct hdf5_source *s, uint64_t asked_bytes, struct leat_err *err)
 {
     double sample_bytes = 0, least_bytes = 0;
@@ -571,7 +554,7 @@ static int set_cache(struct hdf5_source *s, uint64_t asked_bytes, struct leat_er
         smallest = room < smallest ? room : smallest;
         double row_of_chunks = (double)field->columns * (double)room;
         least_bytes += 2 * row_of_chunks;
-        sample_bytes += row_of_chunks / (double)field->dataset->is.chunk[0];
+        sample_bytes += row_of_chunks / (double)field->dataset->chunk[0];
     }
     if (!budget) {
         budget = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / CACHE_SHARE;
@@ -595,8 +578,8 @@ static void set_text(struct hdf5_source *s)
 {
     int64_t largest = 0;
     for (uint32_t f = 0; f < s->base.fields; f++)
-        if (s->field[f].packed && s->field[f].dataset->is.chunk[0] > largest)
-            largest = s->field[f].dataset->is.chunk[0];
+        if (s->field[f].packed && s->field[f].dataset->chunk[0] > largest)
+            largest = s->field[f].dataset->chunk[0];
     snprintf(s->base.text, sizeof s->base.text, "hdf5 %.60s: %lld samples of ", s->file.path,
              (long long)s->base.count);
     source_add_fields_text(&s->base);
@@ -609,38 +592,16 @@ static void set_text(struct hdf5_source *s)
             (long long)largest);
 }
 
-/* Asks for the index and understands the answer. */
-static int ask_index(struct hdf5_source *s, const struct leat_hdf5 *asked, struct leat_err *err)
-{
-    struct hdf5_library library;
-    uint8_t *bytes;
-    uint64_t count;
-    int failed = check_signature(&s->file, err);
-    if (!failed)
-        failed = hdf5_library_load(asked->libraries, asked->libraries_count, &library, err);
-    if (failed)
-        return failed;
-    struct hdf5_question question = {&library, &s->file, asked->datasets, asked->count,
-                                     asked->silence_ms > 0 ? asked->silence_ms : SILENCE_MS};
-    failed = hdf5_ask(&question, &bytes, &count, err);
-    if (failed)
-        return failed;
-    failed = hdf5_index_parse(s->file.path, asked->datasets, asked->count, s->file.bytes, bytes,
-                              count, &s->index, err);
-    mem_free(bytes);
-    return failed;
-}
-
 static int open_source(struct hdf5_source *s, const struct leat_hdf5 *asked, struct leat_err *err)
 {
     int failed = mapped_file_open(&s->file, asked->path, err);
     if (!failed)
-        failed = ask_index(s, asked, err);
+        failed = hdf5_index_init(&s->index, asked, s->file.bytes, err);
     for (uint32_t i = 0; i < asked->count && !failed; i++) {
-        const struct hdf5_dataset_wire *is = &s->index.dataset[i].is;
-        const char *name = asked->names ? asked->names[i] : asked->datasets[i];
-        failed = source_add_field(&s->base, name, (enum leat_dtype)is->dtype, is->item_bytes,
-                                  is->dims, is->shape, NULL, err);
+        const struct hdf5_dataset *dataset = &s->index.dataset[i];
+        const char *field = asked->datasets[i].field;
+        failed = source_add_field(&s->base, field ? field : asked->datasets[i].name, dataset->dtype,
+                                  dataset->item_bytes, dataset->dims, dataset->shape, NULL, err);
         if (!failed)
             set_field(s, i);
     }

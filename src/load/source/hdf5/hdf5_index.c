@@ -6,29 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is being parsed, for bounds and for sentences. */
-struct parser {
+/* The dataset that is checked, for messages. */
+struct subject {
     const char *path, *name;
-    const uint8_t *at, *end;
-    uint64_t file_bytes;
 };
 
-static int take(struct parser *p, void *ret, uint64_t bytes)
+static int damaged(const struct subject *s, const char *what, struct leat_err *err)
 {
-    if (bytes > (uint64_t)(p->end - p->at))
-        return 0;
-    memcpy(ret, p->at, bytes);
-    p->at += bytes;
-    return 1;
-}
-
-static int damaged(const struct parser *p, const char *what, struct leat_err *err)
-{
-    return err_set(err, -LEAT_E_CORRUPT, "%s: dataset \"%s\" is damaged: %s.", p->path, p->name,
+    return err_set(err, -LEAT_E_CORRUPT, "%s: dataset \"%s\" is damaged: %s.", s->path, s->name,
                    what);
 }
 
-/* The product of sizes, each within 0 and 2^62; 0: it does not fit into 63 bits. */
+/* The product of sizes and `times`; 0: a size is negative, or it does not fit into 63 bits. */
 static int product(const int64_t *sizes, uint32_t count, uint64_t times, uint64_t *ret)
 {
     for (uint32_t d = 0; d < count; d++)
@@ -39,164 +28,158 @@ static int product(const int64_t *sizes, uint32_t count, uint64_t times, uint64_
     return 1;
 }
 
-static int check_type(const struct parser *p, const struct hdf5_dataset_wire *is,
-                      struct leat_err *err)
+static int set_type(const struct subject *s, struct hdf5_dataset *dataset,
+                    const struct leat_hdf5_dataset *asked, struct leat_err *err)
 {
-    uint32_t unit = is->swap_bytes;
-    if (is->dtype <= LEAT_RAW || is->dtype >= LEAT_DTYPES_COUNT ||
-        is->item_bytes != leat_dtype_bytes((enum leat_dtype)is->dtype) ||
-        is->item_bytes > HDF5_MOST_ITEM_BYTES)
-        return damaged(p, "it has no known type", err);
-    if (unit && ((unit != 2 && unit != 4 && unit != 8) || is->item_bytes % unit))
-        return damaged(p, "it has no known byte order", err);
+    int is_complex = asked->dtype == LEAT_COMPLEX64 || asked->dtype == LEAT_COMPLEX128;
+    if ((unsigned)asked->dtype <= LEAT_RAW || (unsigned)asked->dtype >= LEAT_DTYPES_COUNT)
+        return err_set(err, -LEAT_E_USAGE, "%s: dataset \"%s\" has no known type.", s->path,
+                       s->name);
+    dataset->dtype = asked->dtype;
+    dataset->item_bytes = (uint32_t)leat_dtype_bytes(asked->dtype);
+    uint32_t unit = is_complex ? dataset->item_bytes / 2 : dataset->item_bytes;
+    dataset->swap_bytes = asked->swapped && unit > 1 ? unit : 0;
+    if (asked->fill)
+        memcpy(dataset->fill, asked->fill, dataset->item_bytes);
     return 0;
 }
 
-static int check_shape(const struct parser *p, struct hdf5_dataset *dataset, struct leat_err *err)
+static int set_shape(const struct subject *s, struct hdf5_dataset *dataset,
+                     const struct leat_hdf5_dataset *asked, struct leat_err *err)
 {
-    const struct hdf5_dataset_wire *is = &dataset->is;
-    if (is->dims < 1 || is->dims > LEAT_MAX_DIMS || is->shape[0] < 0)
-        return damaged(p, "its dimensions do not fit", err);
-    if (!product(is->shape + 1, is->dims - 1, is->item_bytes, &dataset->row_bytes) ||
-        __builtin_mul_overflow(dataset->row_bytes, (uint64_t)is->shape[0], &dataset->data_bytes) ||
+    if (asked->dims < 1 || asked->dims > LEAT_MAX_DIMS || asked->shape[0] < 0)
+        return err_set(err, -LEAT_E_USAGE, "%s: dataset \"%s\" has %u dimensions, not 1 to %d.",
+                       s->path, s->name, asked->dims, LEAT_MAX_DIMS);
+    dataset->dims = asked->dims;
+    memcpy(dataset->shape, asked->shape, sizeof dataset->shape);
+    if (!product(dataset->shape + 1, dataset->dims - 1, dataset->item_bytes, &dataset->row_bytes) ||
+        __builtin_mul_overflow(dataset->row_bytes, (uint64_t)dataset->shape[0],
+                               &dataset->data_bytes) ||
         dataset->data_bytes > (uint64_t)INT64_MAX)
-        return damaged(p, "its shape does not fit", err);
+        return damaged(s, "its shape does not fit", err);
     if (!dataset->row_bytes)
         return err_set(err, -LEAT_E_USAGE, "%s: dataset \"%s\" has samples without a single byte.",
-                       p->path, p->name);
+                       s->path, s->name);
     return 0;
 }
 
-static int check_pipeline(const struct parser *p, const struct chunk_pipeline *pipeline,
-                          struct leat_err *err)
+static int set_pipeline(const struct subject *s, struct chunk_pipeline *pipeline,
+                        const struct leat_hdf5_dataset *asked, struct leat_err *err)
 {
-    if (pipeline->count > CHUNK_MOST_FILTERS)
-        return damaged(p, "it has too many filters", err);
+    if (asked->filters_count > LEAT_HDF5_MAX_FILTERS)
+        return damaged(s, "it has too many filters", err);
+    pipeline->count = asked->filters_count;
     for (uint32_t i = 0; i < pipeline->count; i++) {
-        const struct chunk_filter *filter = &pipeline->filter[i];
-        if (filter->kind >= CHUNK_FILTERS_COUNT)
-            return damaged(p, "it has an unknown filter", err);
-        if (filter->kind == CHUNK_SHUFFLE && !filter->item_bytes)
-            return damaged(p, "it is shuffled by items without a byte", err);
+        pipeline->filter[i] = asked->filters[i];
+        if (asked->filters[i].kind >= LEAT_HDF5_FILTERS_COUNT)
+            return damaged(s, "it has an unknown filter", err);
+        if (asked->filters[i].kind == LEAT_HDF5_SHUFFLE && !asked->filters[i].item_bytes)
+            return damaged(s, "it is shuffled by items without a byte", err);
     }
     return 0;
 }
 
-/* The chunk's size, and the grid that chunks make of the dataset. */
-static int check_grid(const struct parser *p, struct hdf5_dataset *dataset, struct leat_err *err)
+/* The size of a chunk, and the grid that chunks make of the dataset. */
+static int set_grid(const struct subject *s, struct hdf5_dataset *dataset,
+                    const struct leat_hdf5_dataset *asked, struct leat_err *err)
 {
-    const struct hdf5_dataset_wire *is = &dataset->is;
     int64_t grid[LEAT_MAX_DIMS];
-    for (uint32_t d = 0; d < is->dims; d++) {
-        if (is->chunk[d] < 1 || is->chunk[d] > UINT32_MAX)
-            return damaged(p, "its chunks have no size", err);
-        grid[d] = is->shape[d] / is->chunk[d] + (is->shape[d] % is->chunk[d] != 0);
+    memcpy(dataset->chunk, asked->chunk, sizeof dataset->chunk);
+    for (uint32_t d = 0; d < dataset->dims; d++) {
+        int64_t size = dataset->chunk[d];
+        if (size < 1 || size > UINT32_MAX)
+            return damaged(s, "its chunks have no size", err);
+        grid[d] = dataset->shape[d] / size + (dataset->shape[d] % size != 0);
     }
-    if (!product(is->chunk, is->dims, is->item_bytes, &dataset->chunk_bytes) ||
+    if (!product(dataset->chunk, dataset->dims, dataset->item_bytes, &dataset->chunk_bytes) ||
         dataset->chunk_bytes > UINT32_MAX)
-        return damaged(p, "its chunks are larger than 4 GiB", err);
-    if (!product(grid, is->dims, 1, &dataset->grid_chunks))
-        return damaged(p, "it has more chunks than can be counted", err);
+        return damaged(s, "its chunks are larger than 4 GiB", err);
+    if (!product(grid, dataset->dims, 1, &dataset->grid_chunks))
+        return damaged(s, "it has more chunks than can be counted", err);
     return 0;
 }
 
 static int by_number(const void *a, const void *b)
 {
-    uint64_t x = ((const struct hdf5_chunk *)a)->number, y = ((const struct hdf5_chunk *)b)->number;
+    uint64_t x = ((const struct leat_hdf5_chunk *)a)->number,
+             y = ((const struct leat_hdf5_chunk *)b)->number;
     return (x > y) - (x < y);
 }
 
-static int take_chunks(struct parser *p, struct hdf5_dataset *dataset, struct leat_err *err)
+static int set_chunks(const struct subject *s, struct hdf5_dataset *dataset,
+                      const struct leat_hdf5_dataset *asked, struct leat_err *err)
 {
-    uint64_t count = dataset->is.follows;
+    uint64_t count = asked->chunks_count;
+    struct leat_hdf5_chunk *chunks = mem_alloc_array(count ? count : 1, sizeof *chunks);
     int sorted = 1;
-    if (count > (uint64_t)(p->end - p->at) / sizeof *dataset->chunks)
-        return damaged(p, "its table of chunks is cut short", err);
-    dataset->chunks = mem_alloc_array(count ? count : 1, sizeof *dataset->chunks);
-    if (!dataset->chunks)
-        return err_set(err, -ENOMEM, "%s: no memory for the table of %llu chunks.", p->path,
+    if (!chunks)
+        return err_set(err, -ENOMEM, "%s: no memory for the table of %llu chunks.", s->path,
                        (unsigned long long)count);
-    take(p, dataset->chunks, count * sizeof *dataset->chunks);
+    dataset->chunks = chunks;
+    dataset->chunks_count = count;
+    if (count)
+        memcpy(chunks, asked->chunks, count * sizeof *chunks);
     for (uint64_t i = 1; i < count && sorted; i++)
-        sorted = dataset->chunks[i - 1].number < dataset->chunks[i].number;
+        sorted = chunks[i - 1].number < chunks[i].number;
     if (!sorted)
-        qsort(dataset->chunks, count, sizeof *dataset->chunks, by_number);
+        qsort(chunks, count, sizeof *chunks, by_number);
     for (uint64_t i = 0; i < count; i++) {
-        if (dataset->chunks[i].number >= dataset->grid_chunks)
-            return damaged(p, "one of its chunks lies outside of it", err);
-        if (i && dataset->chunks[i - 1].number == dataset->chunks[i].number)
-            return damaged(p, "two of its chunks lie in one place", err);
+        if (chunks[i].number >= dataset->grid_chunks)
+            return damaged(s, "one of its chunks lies outside of it", err);
+        if (i && chunks[i - 1].number == chunks[i].number)
+            return damaged(s, "two of its chunks have one number", err);
     }
     return 0;
 }
 
-/* What follows the struct, by layout. */
-static int take_data(struct parser *p, struct hdf5_dataset *dataset, struct leat_err *err)
+static int set_layout(const struct subject *s, struct hdf5_dataset *dataset,
+                      const struct leat_hdf5_dataset *asked, uint64_t file_bytes,
+                      struct leat_err *err)
 {
-    struct hdf5_dataset_wire *is = &dataset->is;
     int failed = 0;
-    switch (is->layout) {
-    case HDF5_CONTIGUOUS:
-        if (is->offset != HDF5_NOWHERE &&
-            (is->offset > p->file_bytes || dataset->data_bytes > p->file_bytes - is->offset))
-            return damaged(p, "it reaches beyond the end of the file", err);
+    dataset->layout = asked->layout;
+    switch (asked->layout) {
+    case LEAT_HDF5_CONTIGUOUS:
+        dataset->offset = asked->offset;
+        if (asked->offset != LEAT_HDF5_NEVER_WRITTEN &&
+            (asked->offset > file_bytes || dataset->data_bytes > file_bytes - asked->offset))
+            return damaged(s, "it reaches beyond the end of the file", err);
         return 0;
-    case HDF5_COMPACT:
-        if (is->follows != dataset->data_bytes || is->follows > HDF5_MOST_COMPACT_BYTES)
-            return damaged(p, "its data have another size than its shape", err);
-        if (!(dataset->compact = mem_alloc(is->follows ? is->follows : 1)))
-            return err_set(err, -ENOMEM, "%s: no memory for dataset \"%s\".", p->path, p->name);
-        return take(p, dataset->compact, is->follows) ? 0 : damaged(p, "it is cut short", err);
-    case HDF5_CHUNKED:
-        failed = check_grid(p, dataset, err);
+    case LEAT_HDF5_COMPACT:
+        if (dataset->data_bytes > HDF5_MAX_COMPACT_BYTES)
+            return damaged(s, "it is larger than a compact one can be", err);
+        if (!(dataset->compact = mem_alloc(dataset->data_bytes ? dataset->data_bytes : 1)))
+            return err_set(err, -ENOMEM, "%s: no memory for dataset \"%s\".", s->path, s->name);
+        if (dataset->data_bytes)
+            memcpy(dataset->compact, asked->data, dataset->data_bytes);
+        return 0;
+    case LEAT_HDF5_CHUNKED:
+        failed = set_grid(s, dataset, asked, err);
         if (!failed)
-            failed = check_pipeline(p, &is->pipeline, err);
-        return failed ? failed : take_chunks(p, dataset, err);
+            failed = set_pipeline(s, &dataset->pipeline, asked, err);
+        return failed ? failed : set_chunks(s, dataset, asked, err);
     }
-    return damaged(p, "it has an unknown layout", err);
+    return err_set(err, -LEAT_E_USAGE, "%s: dataset \"%s\" has an unknown layout.", s->path,
+                   s->name);
 }
 
-static int take_dataset(struct parser *p, struct hdf5_dataset *dataset, struct leat_err *err)
+int hdf5_index_init(struct hdf5_index *index, const struct leat_hdf5 *hdf5, uint64_t file_bytes,
+                    struct leat_err *err)
 {
-    if (!take(p, &dataset->is, sizeof dataset->is))
-        return damaged(p, "its description is cut short", err);
-    int failed = check_type(p, &dataset->is, err);
-    if (!failed)
-        failed = check_shape(p, dataset, err);
-    return failed ? failed : take_data(p, dataset, err);
-}
-
-/* The child's own sentence. */
-static int take_error(struct parser *p, struct leat_err *err)
-{
-    int32_t code;
-    if (!take(p, &code, sizeof code) || code >= 0 || p->at == p->end)
-        return damaged(p, "nothing more is known of it", err);
-    size_t left = (size_t)(p->end - p->at), length = strnlen((const char *)p->at, left);
-    return err_set(err, code, "%.*s", (int)(length < 500 ? length : 500), (const char *)p->at);
-}
-
-int hdf5_index_parse(const char *path, const char *const *names, uint32_t count,
-                     uint64_t file_bytes, const uint8_t *bytes, uint64_t bytes_count,
-                     struct hdf5_index *ret_index, struct leat_err *err)
-{
-    struct parser p = {path, "", bytes, bytes + bytes_count, file_bytes};
     int failed = 0;
-    *ret_index = (struct hdf5_index){0};
-    for (uint32_t i = 0; i <= count && !failed; i++) {
-        uint32_t tag = 0;
-        p.name = i < count ? names[i] : names[count - 1];
-        if (!take(&p, &tag, sizeof tag))
-            failed = damaged(&p, "its description is cut short", err);
-        else if (tag == HDF5_TAG_ERROR)
-            failed = take_error(&p, err);
-        else if (tag != (i < count ? HDF5_TAG_DATASET : HDF5_TAG_END))
-            failed = damaged(&p, "its description makes no sense", err);
-        else if (i < count)
-            failed = take_dataset(&p, &ret_index->dataset[ret_index->count++], err);
+    *index = (struct hdf5_index){0};
+    for (uint32_t i = 0; i < hdf5->count && !failed; i++) {
+        const struct leat_hdf5_dataset *asked = &hdf5->datasets[i];
+        struct hdf5_dataset *dataset = &index->dataset[index->count++];
+        struct subject s = {hdf5->path, asked->name};
+        failed = set_type(&s, dataset, asked, err);
+        if (!failed)
+            failed = set_shape(&s, dataset, asked, err);
+        if (!failed)
+            failed = set_layout(&s, dataset, asked, file_bytes, err);
     }
     if (failed)
-        hdf5_index_done(ret_index);
+        hdf5_index_done(index);
     return failed;
 }
 
@@ -209,11 +192,11 @@ void hdf5_index_done(struct hdf5_index *index)
     *index = (struct hdf5_index){0};
 }
 
-const struct hdf5_chunk *hdf5_chunk_find(const struct hdf5_dataset *dataset, uint64_t number)
+const struct leat_hdf5_chunk *hdf5_chunk_find(const struct hdf5_dataset *dataset, uint64_t number)
 {
-    const struct hdf5_chunk *chunks = dataset->chunks;
-    uint64_t low = 0, high = dataset->is.follows;
-    if (high == dataset->grid_chunks) /* every chunk is there, so it lies at its number */
+    const struct leat_hdf5_chunk *chunks = dataset->chunks;
+    uint64_t low = 0, high = dataset->chunks_count;
+    if (high == dataset->grid_chunks) /* every chunk was written: it is at its number */
         return &chunks[number];
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
