@@ -69,13 +69,14 @@ static int add_input(struct store_writer *w, int64_t pid, int64_t worker)
                              (int64_t)0, worker, parts[p], 600 + bin, 100 + bin);
     }
     for (int64_t i = 0; i < 60 && code == 0; i++)
-        code = store_add(
-            w, "input_lines",
-            "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
-            "decode_ns,blocked_ns",
-            "iiiidssisiiiii", pid, (int64_t)0, worker, i, i % 3 ? (double)(i - i % 3) : (double)NAN,
-            "sample", "/usr/lib/python3/dist-packages/torchvision/datasets/folder.py", 200 + i,
-            "__getitem__", 60 - i, (60 - i) * 10000000, i * 1000, i * 2000, (int64_t)0);
+        code = store_add(w, "input_lines",
+                         "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
+                         "decode_ns,blocked_ns,library",
+                         "iiiidssisiiiiii", pid, (int64_t)0, worker, i,
+                         i % 3 ? (double)(i - i % 3) : (double)NAN, "sample",
+                         "/usr/lib/python3/dist-packages/torchvision/datasets/folder.py", 200 + i,
+                         "__getitem__", 60 - i, (60 - i) * 10000000, i * 1000, i * 2000, (int64_t)0,
+                         (int64_t)1);
     return code;
 }
 

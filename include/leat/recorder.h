@@ -280,6 +280,7 @@ struct leat_line {
     uint32_t loader;
     enum leat_part part; /* LEAT_PART_SAMPLE or LEAT_PART_COLLATE */
     int below, line;
+    int library; /* 1: code of an installed package or of Python; 0: the user's own */
     const char *file, *function;
     uint64_t ns, read_ns, decode_ns, blocked_ns; /* to add */
 };

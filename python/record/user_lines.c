@@ -99,6 +99,7 @@ static int add_line(const struct stack *stack, struct place at, int below, int d
                              .line = line_of(at),
                              .file = at.code->file,
                              .function = at.code->function,
+                             .library = at.code->kind > INLINE,
                              .read_ns = stack->ns[READING],
                              .blocked_ns = stack->ns[BLOCKED],
                              .decode_ns = decodes ? stack->ns[RUNNING] : 0};

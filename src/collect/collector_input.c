@@ -388,10 +388,10 @@ static void write_lines(struct collector *c, const struct input_place *p)
         const struct ring_line *l = &p->lines[i];
         store_add(c->writer, "input_lines",
                   "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
-                  "decode_ns,blocked_ns",
-                  "iiiidssisuuuuu", p->pid, (int64_t)p->loader, (int64_t)p->worker, (int64_t)i,
+                  "decode_ns,blocked_ns,library",
+                  "iiiidssisuuuuui", p->pid, (int64_t)p->loader, (int64_t)p->worker, (int64_t)i,
                   or_null(l->below), part_names[l->part], l->file, (int64_t)l->line, l->function,
-                  l->samples, l->ns, l->read_ns, l->decode_ns, l->blocked_ns);
+                  l->samples, l->ns, l->read_ns, l->decode_ns, l->blocked_ns, (int64_t)l->library);
     }
 }
 

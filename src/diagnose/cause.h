@@ -72,7 +72,6 @@ int scene_workers(const struct scene *s, const struct what_if *w, int most);
 const struct line_fact *scene_top_line(const struct scene *s, enum leat_part part);
 /* Its share of the making time; and whether it is a library's. */
 double line_share(const struct scene *s, const struct line_fact *line);
-int line_is_library(const struct input_line *line);
 /* Adds the line, and the costliest that it calls, to the places of the finding. */
 void place_line(const struct scene *s, const struct line_fact *line, struct finding *f);
 /* For causes cured by a setting: the costliest line of all, and where the loader was made. */

@@ -83,7 +83,7 @@ static int has_own_collate(const struct scene *s)
         if (l->below || l->line->part != LEAT_PART_COLLATE)
             continue;
         all += l->ms;
-        own += line_is_library(l->line) ? 0 : l->ms;
+        own += l->line->library ? 0 : l->ms;
     }
     return own > 0.5 * all;
 }

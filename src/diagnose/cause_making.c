@@ -117,10 +117,10 @@ static void say_collate(const struct scene *s, struct finding *f)
                  top->line->file, top->line->line, 100 * line_share(s, top));
     finding_cause(f, "SLOW_COLLATE");
     finding_advise(
-        f, top && line_is_library(top->line) ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
+        f, top && top->line->library ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
         "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
         s->collate.mean, or_zero(s->fetch.mean), where,
-        top && line_is_library(top->line)
+        top && top->line->library
             ? "Let samples be tensors or arrays of one shape: collating Python numbers and lists "
               "goes item by item."
             : "Make collate_fn stack once (torch.stack, or one copy into a new tensor), and do the "
@@ -146,7 +146,7 @@ int slow_collate(const struct scene *s, struct finding *f)
 int slow_collate_alone(const struct scene *s, struct finding *f)
 {
     const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
-    if (!(s->collate.mean >= COLLATE_ALONE * s->fetch.mean) || !top || line_is_library(top->line))
+    if (!(s->collate.mean >= COLLATE_ALONE * s->fetch.mean) || !top || top->line->library)
         return 0;
     say_collate(s, f);
     return 1;

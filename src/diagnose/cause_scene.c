@@ -65,16 +65,6 @@ static void look_at_workers(struct scene *s)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-int line_is_library(const struct input_line *l)
-{
-    static const char *const marks[] = {"site-packages/", "dist-packages/", "/lib/python",
-                                        "<frozen"};
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
-        if (strstr(l->file, marks[i]))
-            return 1;
-    return 0;
-}
-
 static int look_at_lines(struct scene *s)
 {
     double read = 0, decode = 0, blocked = 0, of_samples = 0;
@@ -109,7 +99,7 @@ const struct line_fact *scene_top_line(const struct scene *s, enum leat_part par
         const struct line_fact *l = &s->lines[i];
         if (l->below || l->line->part != part)
             continue;
-        if (!line_is_library(l->line))
+        if (!l->line->library)
             return l;
         library = library ? library : l;
     }

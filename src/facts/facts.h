@@ -115,6 +115,7 @@ struct input_line { /* where the time goes, by sampling */
     int loader, worker, id, below; /* below: id of the user's line that called it; -1: none */
     enum leat_part part;           /* SAMPLE or COLLATE */
     int line;
+    int library; /* 1: code of an installed package or of Python; 0: the user's own */
     char file[160], function[64];
     double ms, read_ms, decode_ms, blocked_ms; /* ms includes the three, and lines below */
 };

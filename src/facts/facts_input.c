@@ -71,6 +71,7 @@ static void fill_line(const struct store_row *row, void *item)
     l->read_ms = ms_or_zero(row, 11);
     l->decode_ms = ms_or_zero(row, 12);
     l->blocked_ms = ms_or_zero(row, 13);
+    l->library = store_column_int(row, 14) == 1;
 }
 
 int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_err *err)
@@ -89,7 +90,8 @@ int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_e
     if (r >= 0)
         r = facts_load_table(reader,
                              "SELECT pid, loader, worker, id, below, part, file, line, function,"
-                             " samples, ns, read_ns, decode_ns, blocked_ns FROM input_lines"
+                             " samples, ns, read_ns, decode_ns, blocked_ns, library"
+                             " FROM input_lines"
                              " ORDER BY pid, loader, worker, id",
                              sizeof *f->input_lines, fill_line, &f->input_lines,
                              &f->input_line_count, err);

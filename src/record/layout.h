@@ -36,7 +36,7 @@
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 9u
+#define REC_VERSION 10u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -82,7 +82,8 @@ struct rec_part { /* added to by any thread; `n` last, so the bins never hold le
 struct rec_line { /* what names it is set before lines_used counts it, and never changes */
     _Atomic uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
     int32_t line, below;
-    uint32_t loader, part;
+    uint32_t loader;
+    uint16_t part, library;
     char file[REC_FILE_BYTES];
     char function[REC_FUNCTION_BYTES];
 };

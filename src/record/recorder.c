@@ -493,7 +493,8 @@ int leat_recorder_line(const struct leat_line *line)
     struct rec_line wanted_line = {.line = line->line,
                                    .below = line->below,
                                    .loader = line->loader,
-                                   .part = (uint32_t)line->part};
+                                   .part = (uint16_t)line->part,
+                                   .library = line->library != 0};
     cut_text(wanted_line.file, sizeof wanted_line.file, line->file, 1);
     cut_text(wanted_line.function, sizeof wanted_line.function, line->function, 0);
     while (id < used && !same_line(&a->lines[id], &wanted_line))
@@ -508,6 +509,7 @@ int leat_recorder_line(const struct leat_line *line)
         l->below = wanted_line.below;
         l->loader = wanted_line.loader;
         l->part = wanted_line.part;
+        l->library = wanted_line.library;
         memcpy(l->file, wanted_line.file, sizeof l->file);
         memcpy(l->function, wanted_line.function, sizeof l->function);
         atomic_store(&a->header.lines_used, used + 1);

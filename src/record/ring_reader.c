@@ -130,6 +130,7 @@ int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_
         .below = l->below,
         .loader = l->loader,
         .part = l->part,
+        .library = l->library != 0,
     };
     if (copy.part >= LEAT_PARTS_COUNT)
         return 0;

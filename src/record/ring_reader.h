@@ -47,6 +47,7 @@ struct ring_line {
     uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
     int32_t line, below;
     uint32_t loader, part;
+    int library; /* 1, or 0: the user's own code */
     char file[REC_FILE_BYTES];
     char function[REC_FUNCTION_BYTES];
 };

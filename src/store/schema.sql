@@ -5,7 +5,7 @@
 -- NULL means "not measured"; zero means "measured, and it was zero".
 
 PRAGMA application_id = 0x6c656174; -- "leat": what `file` and other tools see in the header
-PRAGMA user_version = 8;            -- the same number as meta.schema
+PRAGMA user_version = 9;            -- the same number as meta.schema
 
 CREATE TABLE meta (              -- facts of the run, one a row; values are text
     key   TEXT PRIMARY KEY,      -- schema, run_name, command (JSON array), started_at (ISO 8601, UTC),
@@ -192,6 +192,7 @@ CREATE TABLE input_lines (       -- where the time of making batches goes, by sa
     read_ns    INTEGER,          -- of it: blocked in system calls that read or open files
     decode_ns  INTEGER,          -- of it: decoding images
     blocked_ns INTEGER,          -- of it: blocked in other system calls (sleep, locks, sockets)
+    library    INTEGER,          -- 1: code of an installed package or of Python; 0: the user's own
     PRIMARY KEY (pid, loader, worker, id)
 ) WITHOUT ROWID;
 

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_SCHEMA     "8" /* meta.schema */
+#define STORE_SCHEMA     "9" /* meta.schema */
 #define STORE_STEP_SHIFT 40  /* steps.id = rank << 40 | step */
 
 /* The phases in the order of the columns; one list for store, facts and reports. */

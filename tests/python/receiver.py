@@ -42,7 +42,7 @@ ENGINES_USED = 124
 Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
 Line = namedtuple(
-    "Line", "ns read_ns decode_ns blocked_ns samples line below loader part file function"
+    "Line", "ns read_ns decode_ns blocked_ns samples line below loader part library file function"
 )
 Engine = namedtuple(
     "Engine",
@@ -82,7 +82,7 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 9
+        assert magic == MAGIC and version == 10
         texts = self._unpack("16s32s256s256s512s", 132)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
@@ -143,10 +143,10 @@ class Process:
     def lines(self):
         out = []
         for i in range(self.header["lines"]):
-            *numbers, part, file, function = self._unpack(
-                "QQQQQiiII152s48s", LINES + i * LINE_BYTES
+            *numbers, part, library, file, function = self._unpack(
+                "QQQQQiiIHH152s48s", LINES + i * LINE_BYTES
             )
-            out.append(Line(*numbers, PART_NAMES[part], _string(file), _string(function)))
+            out.append(Line(*numbers, PART_NAMES[part], library, _string(file), _string(function)))
         return out
 
     @property
@@ -228,7 +228,7 @@ class Receiver:
                 if not fds:  # it died before it spoke
                     continue
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 9
+                assert magic == MAGIC and version == 10
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:

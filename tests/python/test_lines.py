@@ -109,6 +109,7 @@ for _ in DataLoader(Parsed(), 4): pass
     slot = run.main.lines.index(own)
     below = [x for x in run.main.lines if x.below == slot]
     assert all(os.path.join("json", "") in x.file for x in below)
+    assert not own.library and all(x.library for x in below)
     assert sum(x.ns for x in below) > 0.5 * own.ns  # the list is freed on the line itself
 
 
@@ -129,7 +130,7 @@ for _ in DataLoader(readymade.Set(range(100)), 4): pass
 """
     run = train(script)
     busy = [x for x in run.main.lines if x.file.endswith("readymade/__init__.py")]
-    assert {(x.line, x.below) for x in busy} == {(3, -1)}
+    assert {(x.line, x.below, x.library) for x in busy} == {(3, -1, 1)}
     assert sum(x.ns for x in busy) > 0.5 * sum(x.ns for x in user_lines(run.main))
     assert not [x for x in run.main.lines if x.file == "script.py"]
 

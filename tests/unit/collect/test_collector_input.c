@@ -29,6 +29,7 @@ static int record_line(enum leat_part part, int below, const char *file, int num
                              .line = number,
                              .file = file,
                              .function = function,
+                             .library = strcmp(file, "lib.py") == 0,
                              .ns = ns,
                              .read_ns = ns / 2,
                              .decode_ns = ns / 5,
@@ -352,9 +353,11 @@ static void test_epochs(void **state)
                      7 * 20 + 6 * 40);
     assert_int_equal(ask("SELECT blocked_ns FROM input_lines WHERE line=12 AND part='sample'"),
                      7 * 10 + 6 * 20);
+    assert_int_equal(ask("SELECT count(*) FROM input_lines WHERE library!=(file='lib.py')"), 0);
     assert_int_equal(ask("SELECT l.ns FROM input_lines AS l JOIN input_lines AS u ON u.id=l.below "
                          "WHERE l.file='lib.py' AND u.line=12"),
                      7 * 60 + 6 * 90);
+    assert_int_equal(ask("SELECT count(*) FROM input_lines WHERE library!=(file='lib.py')"), 0);
     assert_int_equal(ask("SELECT l.ns FROM input_lines AS l JOIN input_lines AS u ON u.id=l.below "
                          "WHERE l.file='lib.py' AND u.line=13"),
                      6 * 5);

@@ -112,14 +112,14 @@ static void test_lines_over_workers(void **state)
 {
     struct facts *f =
         load(META "INSERT INTO input_lines VALUES"
-                  " (7, 0, 0, 0, NULL, 'sample', 'a.py', 5, 'f', 9, 100000000, 0, 0, 0),"
-                  " (7, 0, 0, 1, 0, 'sample', 'lib.py', 90, 'g', 5, 50000000, 50000000, 0, 0),"
-                  " (7, 0, 1, 4, NULL, 'sample', 'a.py', 5, 'f', 9, 200000000, 0, 60000000, 0),"
-                  " (7, 0, 1, 2, NULL, 'collate', 'a.py', 9, 'c', 9, 40000000, 0, 0, 10000000),"
-                  " (7, 0, 1, 7, 4, 'sample', 'lib.py', 90, 'g', 5, 60000000, NULL, 0, 0),"
-                  " (7, 0, 1, 5, NULL, 'sample', 'a.py', 6, 'f', 2, 30000000, 0, 0, 0),"
-                  " (7, 0, 1, 8, 5, 'sample', 'lib.py', 90, 'g', 2, 20000000, 0, 0, 0),"
-                  " (8, 0, 1, 7, NULL, 'sample', 'b.py', 1, 'g', 5, 900000000, 0, 0, 0);");
+                  " (7, 0, 0, 0, NULL, 'sample', 'a.py', 5, 'f', 9, 100000000, 0, 0, 0, 0),"
+                  " (7, 0, 0, 1, 0, 'sample', 'lib.py', 90, 'g', 5, 50000000, 50000000, 0, 0, 1),"
+                  " (7, 0, 1, 4, NULL, 'sample', 'a.py', 5, 'f', 9, 200000000, 0, 60000000, 0, 0),"
+                  " (7, 0, 1, 2, NULL, 'collate', 'a.py', 9, 'c', 9, 40000000, 0, 0, 10000000, 0),"
+                  " (7, 0, 1, 7, 4, 'sample', 'lib.py', 90, 'g', 5, 60000000, NULL, 0, 0, 1),"
+                  " (7, 0, 1, 5, NULL, 'sample', 'a.py', 6, 'f', 2, 30000000, 0, 0, 0, 0),"
+                  " (7, 0, 1, 8, 5, 'sample', 'lib.py', 90, 'g', 2, 20000000, 0, 0, 0, 1),"
+                  " (8, 0, 1, 7, NULL, 'sample', 'b.py', 1, 'g', 5, 900000000, 0, 0, 0, 0);");
     struct line_fact *lines = NULL;
     size_t n = 0;
     assert_int_equal(facts_lines(f, 7, 0, &lines, &n), 0);
@@ -128,7 +128,9 @@ static void test_lines_over_workers(void **state)
     near(lines[0].ms, 300, 1e-9);
     near(lines[0].decode_ms, 60, 1e-9);
     assert_null(lines[0].below);
+    assert_int_equal(lines[0].line->library, 0);
     assert_int_equal(lines[1].line->line, 90);
+    assert_int_equal(lines[1].line->library, 1);
     near(lines[1].ms, 110, 1e-9);
     near(lines[1].read_ms, 50, 1e-9);
     assert_int_equal(lines[1].below->line, 5);

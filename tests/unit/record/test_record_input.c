@@ -278,6 +278,7 @@ static void add_lines(void)
     int a = leat_recorder_line(&user);
     struct leat_line library = user;
     library.below = a;
+    library.library = 1;
     library.file = "lib.py";
     int b = leat_recorder_line(&library);
     user.ns = 23;
@@ -322,7 +323,9 @@ static void lines_are_added_up(void **state)
     assert_int_equal(line.part, LEAT_PART_COLLATE);
     assert_string_equal(line.file, "data.py");
     assert_string_equal(line.function, "collate");
+    assert_int_equal(line.library, 0);
     assert_int_equal(ring_reader_line(&reader, 1, &line), 1);
+    assert_int_equal(line.library, 1);
     assert_int_equal(line.below, 0);
     assert_int_equal(line.ns, 200);
     assert_int_equal(ring_reader_line(&reader, 8, &line), 0);
