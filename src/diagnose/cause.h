@@ -86,9 +86,11 @@ double pipe_bytes(const struct scene *s); /* a batch; NaN: not known */
  * which gains it lies, and predicts none. */
 void predict_setting(const struct scene *s, struct finding *f, const struct what_if *then,
                      const char *setting_fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Says what the change `setting_fmt` gives: step_ms instead of the present step. */
-void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+/* Says what a change gives: step_ms instead of the present step. A change of code is simulated as
+ * if the part in question cost nothing, so its gain is an upper bound. */
+enum change { CHANGE_OF_SETTING, CHANGE_OF_CODE };
+void predict(const struct scene *s, struct finding *f, double step_ms, enum change change,
+             const char *change_fmt, ...) __attribute__((format(printf, 5, 6)));
 void prove_busy(const struct scene *s, struct finding *f);
 void prove_part(const struct scene *s, struct finding *f, enum evidence_code code,
                 enum leat_part part, double ms);

@@ -31,7 +31,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define ENGINE_WAIT  0.5  /* of the wait in next(): below it the engine is not the cause */
 #define FREE_CORES   0.5  /* as for workers: idle on average, one more thread finds room */
@@ -155,7 +154,7 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
         return 0;
     int given = e->order == ENGINE_GIVEN;
     double share = 1 - e->wait_ms / l->wait_ms;
-    finding_cause(f, given ? "SLOW_SAMPLER" : "SLOW_HANDOVER");
+    finding_cause(f, given ? CAUSE_SLOW_SAMPLER : CAUSE_SLOW_HANDOVER);
     if (given) {
         finding_advise(f, ACTION_SHUFFLE_IN_LEAT,
                        "leat's threads have the batches ready, but %.0f %% of the wait is spent "
@@ -178,7 +177,8 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
     finding_prove(f, EVIDENCE_WAIT_OUTSIDE_ENGINE, share,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
     double input = v->s->input_ms * (1 - share);
-    predict(v->s, f, v->s->rest_ms + input, given ? "indices at no cost" : "hand-over at no cost");
+    predict(v->s, f, v->s->rest_ms + input, CHANGE_OF_CODE,
+            given ? "indices at no cost" : "hand-over at no cost");
     return 1;
 }
 
@@ -201,14 +201,15 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
     int threads = threads_for(v, most);
     char stage[256];
     say_stage(v, stage, sizeof stage);
-    finding_cause(f, "TOO_FEW_THREADS");
+    finding_cause(f, CAUSE_TOO_FEW_THREADS);
     finding_advise(f, ACTION_SET_LOADER,
                    "%s%s There is room for more: leat.DataLoader(..., num_threads=%d).", stage,
                    mostly_waits(v) ? " They wait for the storage more than they compute." : "",
                    threads);
     finding_argument(f, "num_threads=%d", threads);
     prove_stages(v, f);
-    predict(v->s, f, predicted_ms(v, step_work(v), threads), "num_threads=%d", threads);
+    predict(v->s, f, predicted_ms(v, step_work(v), threads), CHANGE_OF_SETTING, "num_threads=%d",
+            threads);
     return 1;
 }
 
@@ -249,7 +250,7 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     say_stage(v, stage, sizeof stage);
     double rate = e->read_ms > 0 ? e->bytes / e->read_ms / 1e3 : NAN;
     if (e->read_ms >= e->layout_ms && e->read_ms >= e->order_ms) {
-        finding_cause(f, "SLOW_READ");
+        finding_cause(f, CAUSE_SLOW_READ);
         advise_reading(v, f, stage);
         if (!isnan(rate))
             finding_prove(f, EVIDENCE_THREAD_READ_RATE, rate,
@@ -259,7 +260,7 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     }
     int layout = e->layout_ms >= e->order_ms;
     double without = layout ? e->read_ms + e->order_ms : e->read_ms + e->layout_ms;
-    finding_cause(f, layout ? "SLOW_LAYOUT" : "SLOW_ORDER");
+    finding_cause(f, layout ? CAUSE_SLOW_LAYOUT : CAUSE_SLOW_ORDER);
     finding_advise(f, layout ? ACTION_PAD_LESS : ACTION_ORDER_CHEAPLY, "%s %s", stage,
                    layout ? "Samples of like length in one batch need less padding: sort or bucket "
                             "them by length, or cut off the longest."
@@ -267,7 +268,7 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
                             "numbers a sample.");
     prove_stages(v, f);
     predict(v->s, f, predicted_ms(v, step_work(v) * without / v->work_ms, (double)e->threads),
-            layout ? "padding at no cost" : "order at no cost");
+            CHANGE_OF_CODE, layout ? "padding at no cost" : "order at no cost");
     return 1;
 }
 
@@ -279,7 +280,7 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
     int by_memory = batch * (double)(e->ahead + 2) > FULL_BUDGET * e->memory_bytes;
     if (!(e->waits > 0) || isnan(v->busy))
         return 0;
-    finding_cause(f, "TOO_FEW_AHEAD");
+    finding_cause(f, CAUSE_TOO_FEW_AHEAD);
     finding_advise(f, by_memory ? ACTION_RAISE_BUDGET : ACTION_ADAPT_AHEAD,
                    "leat's threads are idle %.0f %% of the time and yet %.0f %% of requests find "
                    "no batch ready: batches take unequally long, and %lld %s made ahead. %s",

@@ -61,14 +61,25 @@ static const char *const lowered[] = {"TensorDataset",     "Tensor",         "nd
                                       "leat.data.Files",   "leat.data.Tar"};
 /* Cured by threads in place of workers and Python. A slow disk, or a worker with more to do than
  * the others, is not. */
-static const char *const cured[] = {"PER_SAMPLE_OVERHEAD", "NO_OVERLAP",    "WORKER_STARTUP",
-                                    "CPU_OVERSUBSCRIBED",  "SLOW_HANDOVER", "SLOW_COLLATE",
-                                    "TOO_FEW_WORKERS",     "SLOW_SAMPLE"};
-
-static int is_among(const char *name, const char *const *names, size_t n)
+static int is_cured(enum cause cause)
 {
-    for (size_t i = 0; name && i < n; i++)
-        if (strcmp(names[i], name) == 0)
+    switch (cause) {
+    case CAUSE_PER_SAMPLE_OVERHEAD:
+    case CAUSE_NO_OVERLAP:
+    case CAUSE_WORKER_STARTUP:
+    case CAUSE_CPU_OVERSUBSCRIBED:
+    case CAUSE_SLOW_HANDOVER:
+    case CAUSE_SLOW_COLLATE:
+    case CAUSE_TOO_FEW_WORKERS:
+    case CAUSE_SLOW_SAMPLE: return 1;
+    default: return 0;
+    }
+}
+
+static int is_lowered(const char *dataset)
+{
+    for (size_t i = 0; i < COUNT(lowered); i++)
+        if (strcmp(lowered[i], dataset) == 0)
             return 1;
     return 0;
 }
@@ -94,8 +105,8 @@ static void offer_loader(const struct scene *s, struct finding *f)
 {
     const struct loader_fact *l = s->loader;
     int leats = l->own == 1 || facts_engine(s->facts, l->pid, l->loader);
-    if (leats || l->batch_size < 1 || has_own_collate(s) ||
-        !is_among(l->dataset, lowered, COUNT(lowered)) || !is_among(f->cause, cured, COUNT(cured)))
+    if (leats || l->batch_size < 1 || has_own_collate(s) || !is_lowered(l->dataset) ||
+        !is_cured(f->cause))
         return;
     finding_offer(f, ACTION_USE_LEAT_LOADER,
                   "Or leat.DataLoader with the same arguments: C threads make the batches of a "

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define HALF 0.5 /* of the time in question: more than everything else together */
 /* With workers a collate that outweighs all samples of its batch is the cause. Without any, workers
@@ -87,7 +86,7 @@ int per_sample_overhead(const struct scene *s, struct finding *f)
     if (making < HALF * wait && s->loader->num_workers == 0)
         return 0;
     double items = samples_per_batch(s), gather = GATHER_MS + items * GATHER_ITEM_MS;
-    finding_cause(f, "PER_SAMPLE_OVERHEAD");
+    finding_cause(f, CAUSE_PER_SAMPLE_OVERHEAD);
     finding_advise(f, ACTION_INDEX_BATCHES,
                    "The data is in memory, yet %.0f samples of %.1f us are fetched one by one for "
                    "each batch: %.2f ms, where one gather takes about %.2f. Index the whole batch: "
@@ -102,7 +101,8 @@ int per_sample_overhead(const struct scene *s, struct finding *f)
     finding_prove(f, EVIDENCE_SAMPLES_PER_BATCH, items, "loaders WHERE pid = %lld AND loader = %d",
                   (long long)s->loader->pid, s->loader->loader);
     place_line(s, scene_top_line(s, LEAT_PART_SAMPLE), f);
-    predict(s, f, s->rest_ms + s->batches_per_step * gather, "batch_size=None,num_workers=0");
+    predict(s, f, s->rest_ms + s->batches_per_step * gather, CHANGE_OF_SETTING,
+            "batch_size=None,num_workers=0");
     return 1;
 }
 
@@ -115,7 +115,7 @@ static void say_collate(const struct scene *s, struct finding *f)
     if (top)
         snprintf(where, sizeof where, ", most of it in %s:%d (%.0f %% of making a batch)",
                  top->line->file, top->line->line, 100 * line_share(s, top));
-    finding_cause(f, "SLOW_COLLATE");
+    finding_cause(f, CAUSE_SLOW_COLLATE);
     finding_advise(
         f, top && top->line->library ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
         "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
@@ -130,7 +130,7 @@ static void say_collate(const struct scene *s, struct finding *f)
     place_line(s, top, f);
     struct what_if w = scene_model(s);
     model_scale(&w, what_if_make_ms(&w) - s->collate.mean);
-    predict(s, f, what_if_step_ms(&w), "collate_fn at no cost");
+    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "collate_fn at no cost");
 }
 
 int slow_collate(const struct scene *s, struct finding *f)
@@ -177,7 +177,7 @@ int slow_handover(const struct scene *s, struct finding *f)
     if (!(unpack + pack + pin > 0) || !(training || thread || packing) ||
         (workers_limit(s) && bytes < FEW_BYTES))
         return 0;
-    finding_cause(f, "SLOW_HANDOVER");
+    finding_cause(f, CAUSE_SLOW_HANDOVER);
     finding_advise(f, !(bytes < FEW_BYTES) ? ACTION_SHRINK_BATCHES : ACTION_USE_FEWER_TENSORS,
                    "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
                    "%s%s), making it %.2f ms. %s%s",
@@ -207,7 +207,7 @@ int slow_handover(const struct scene *s, struct finding *f)
     struct what_if w = scene_model(s);
     w.busy_extra_ms = w.pin_ms = 0;
     model_scale(&w, making);
-    predict(s, f, what_if_step_ms(&w), "batches of a few tensors");
+    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "batches of a few tensors");
     return 1;
 }
 
@@ -298,7 +298,7 @@ int slow_storage(const struct scene *s, struct finding *f)
                  r.faults_s);
     else if (!isnan(r.calls_s))
         snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f reads/s)", or_zero(r.mb_s), r.calls_s);
-    finding_cause(f, "SLOW_STORAGE");
+    finding_cause(f, CAUSE_SLOW_STORAGE);
     finding_advise(f, ACTION_MOVE_DATA,
                    "The workers spend %.0f %% of making a batch %s%s. Copy the data "
                    "to a local disk or into memory, or pack it into few large files; reads that "
@@ -323,7 +323,7 @@ int slow_storage(const struct scene *s, struct finding *f)
     double cpu_ms = w.make_cpu_ms;
     model_scale(&w, what_if_make_ms(&w) * (1 - share));
     w.make_cpu_ms = cpu_ms;
-    predict(s, f, what_if_step_ms(&w), "reads at no cost");
+    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "reads at no cost");
     return 1;
 }
 
@@ -343,7 +343,7 @@ int slow_sample(const struct scene *s, struct finding *f)
     if (top)
         snprintf(where, sizeof where, " %s:%d takes %.0f %% of making a batch.", top->line->file,
                  top->line->line, 100 * share);
-    finding_cause(f, "SLOW_SAMPLE");
+    finding_cause(f, CAUSE_SLOW_SAMPLE);
     finding_advise(
         f, s->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
         "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
@@ -360,7 +360,8 @@ int slow_sample(const struct scene *s, struct finding *f)
     struct what_if w = scene_model(s);
     if (share > 0 && share < 1) {
         model_scale(&w, what_if_make_ms(&w) * (1 - share));
-        predict(s, f, what_if_step_ms(&w), "%s:%d at no cost", top->line->file, top->line->line);
+        predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "%s:%d at no cost", top->line->file,
+                top->line->line);
     }
     return 1;
 }

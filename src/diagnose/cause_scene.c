@@ -356,15 +356,15 @@ int workers_limit(const struct scene *s)
 /* ---- saying it ------------------------------------------------------------------------------- */
 
 static void say_prediction(const struct scene *s, struct finding *f, double step_ms,
-                           const char *setting_fmt, va_list args)
+                           enum change change, const char *change_fmt, va_list args)
 {
     char setting[256];
     double device_ms = device_work_ms(s->facts, s->rank);
     if (step_ms < device_ms) /* the host may be done with a step long before the device is */
         step_ms = device_ms;
-    vsnprintf(setting, sizeof setting, setting_fmt, args);
+    vsnprintf(setting, sizeof setting, change_fmt, args);
     f->predicted_gain = gain_of(s->wall_ms, step_ms);
-    f->at_most = !strchr(setting_fmt, '='); /* code is played as if what is changed cost nothing */
+    f->at_most = change == CHANGE_OF_CODE;
     if (!isnan(f->predicted_gain))
         finding_predict(f, setting, step_ms);
 }
@@ -393,18 +393,19 @@ static void withhold(const struct scene *s, struct finding *f, const struct rang
     finding_prove(f, EVIDENCE_FOREIGN_CORES, s->foreign_cores, "sys_samples");
 }
 
-void predict(const struct scene *s, struct finding *f, double step_ms, const char *setting_fmt, ...)
+void predict(const struct scene *s, struct finding *f, double step_ms, enum change change,
+             const char *change_fmt, ...)
 {
     va_list args;
     if (!f)
         return;
     /* A change of the code is told as an upper bound, whoever else is at work. */
-    if (strchr(setting_fmt, '=') && others_rule(s)) {
+    if (change == CHANGE_OF_SETTING && others_rule(s)) {
         withhold(s, f, NULL);
         return;
     }
-    va_start(args, setting_fmt);
-    say_prediction(s, f, step_ms, setting_fmt, args);
+    va_start(args, change_fmt);
+    say_prediction(s, f, step_ms, change, change_fmt, args);
     va_end(args);
 }
 
@@ -481,7 +482,8 @@ void predict_setting(const struct scene *s, struct finding *f, const struct what
     }
     va_list args;
     va_start(args, setting_fmt);
-    say_prediction(s, f, s->wall_ms / sqrt(gains.low * gains.high), setting_fmt, args);
+    say_prediction(s, f, s->wall_ms / sqrt(gains.low * gains.high), CHANGE_OF_SETTING, setting_fmt,
+                   args);
     va_end(args);
 }
 

@@ -4,7 +4,6 @@
 #include "base/stats.h"
 
 #include <math.h>
-#include <string.h>
 
 #define STARTUP_SHARE  0.50 /* of the input time: more than all other waiting together */
 #define UNEVEN_RATIO   2.0  /* one worker's batch against the usual: beyond scatter of batches */
@@ -40,7 +39,7 @@ int no_overlap(const struct scene *s, struct finding *f)
     double most = larger(2, floor(s->cores / larger(wants, 0.05)));
     most = most < WORKERS_MOST ? most : WORKERS_MOST;
     w.workers = (int)larger(2, scene_workers(s, &w, (int)most));
-    finding_cause(f, "NO_OVERLAP");
+    finding_cause(f, CAUSE_NO_OVERLAP);
     place_loader(s, f);
     finding_advise(f, ACTION_SET_LOADER,
                    "Give the loader workers, so that batches are made while the model computes: "
@@ -78,7 +77,7 @@ int worker_startup(const struct scene *s, struct finding *f)
         return 0;
     double each = l->first_wait_ms / (double)l->iterations;
     double stays = isnan(s->make_ms) ? 0 : (s->make_ms + HAND_OVER_MS) / each;
-    finding_cause(f, "WORKER_STARTUP");
+    finding_cause(f, CAUSE_WORKER_STARTUP);
     finding_advise(f, ACTION_KEEP_WORKERS,
                    "Each of %lld epochs starts its workers anew and waits %.0f ms for the first "
                    "batch. Keep them: DataLoader(..., num_workers=%lld, persistent_workers=True).",
@@ -88,7 +87,7 @@ int worker_startup(const struct scene *s, struct finding *f)
                   s->rank->rank);
     finding_prove(f, EVIDENCE_FIRST_WAIT, each, "loaders WHERE pid = %lld AND loader = %d",
                   (long long)l->pid, l->loader);
-    predict(s, f, s->wall_ms - share * s->input_ms * (stays < 1 ? 1 - stays : 0),
+    predict(s, f, s->wall_ms - share * s->input_ms * (stays < 1 ? 1 - stays : 0), CHANGE_OF_SETTING,
             "persistent_workers=True");
     return 1;
 }
@@ -141,7 +140,7 @@ int uneven_workers(const struct scene *s, struct finding *f)
     double usual = stats_quantile(per_batch, n, (double)((n - 1) / 2) / (double)(n - 1));
     if (!(slowest.batch_ms >= UNEVEN_RATIO * usual))
         return 0;
-    finding_cause(f, "UNEVEN_WORKERS");
+    finding_cause(f, CAUSE_UNEVEN_WORKERS);
     place_loader(s, f);
     finding_advise(
         f, ACTION_BALANCE_WORKERS,
@@ -159,7 +158,8 @@ int uneven_workers(const struct scene *s, struct finding *f)
     f->worker = slowest.id;
     struct what_if w = scene_model(s);
     model_scale(&w, usual);
-    predict(s, f, what_if_step_ms(&w), "worker %d as fast as the others", slowest.id);
+    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "worker %d as fast as the others",
+            slowest.id);
     return 1;
 }
 
@@ -214,7 +214,7 @@ int too_few_workers(const struct scene *s, struct finding *f)
     double needed = ceil(wanted / larger(demand, 0.05 * s->wall_ms));
     w.workers = scene_workers(s, &w, most);
     w.workers = w.workers <= have ? have + 1 : w.workers;
-    finding_cause(f, "TOO_FEW_WORKERS");
+    finding_cause(f, CAUSE_TOO_FEW_WORKERS);
     place_loader(s, f);
     finding_advise(f, ACTION_SET_LOADER,
                    "The workers (%d) are busy %.0f %% of the time and there is room for more: "
@@ -285,7 +285,7 @@ int cpu_oversubscribed(const struct scene *s, struct finding *f)
     int most = (int)(have < floor(s->left) ? have : floor(s->left));
     w.workers = scene_workers(s, &w, most > 1 ? most : 1);
     int fewer = have > s->cores; /* else it is the threads inside of them */
-    finding_cause(f, "CPU_OVERSUBSCRIBED");
+    finding_cause(f, CAUSE_CPU_OVERSUBSCRIBED);
     place_loader(s, f);
     if (fewer) {
         finding_advise(f, ACTION_SET_LOADER,

@@ -1,4 +1,5 @@
-/* codes.h: the machine-readable part of a finding: what to do, and what each evidence value is.
+/* codes.h: the machine-readable part of a finding: its kind and cause, what to do, and what each
+ * evidence value is.
  *
  * Rules pass a code; the text that a reader sees comes from these lists or is written beside the
  * code. Tests and tools compare codes, so texts can change freely. A new code is one line here. The
@@ -6,6 +7,68 @@
  */
 #ifndef LEAT_DIAGNOSE_CODES_H
 #define LEAT_DIAGNOSE_CODES_H
+
+/* X(name, label): what a finding is about. The kind as text is its name. */
+#define FINDING_KINDS(X)                                                                           \
+    X(INPUT_BOUND, "INPUT-BOUND")                                                                  \
+    X(H2D_BOUND, "H2D-BOUND")                                                                      \
+    X(WAIT_HEAVY, "WAIT-HEAVY")                                                                    \
+    X(LAUNCH_BOUND, "LAUNCH-BOUND")                                                                \
+    X(COMPUTE_BOUND, "COMPUTE-BOUND")                                                              \
+    X(INTERMITTENT_STALL, "INTERMITTENT STALL")                                                    \
+    X(INPUT_STRAGGLER, "INPUT STRAGGLER")                                                          \
+    X(H2D_STRAGGLER, "H2D STRAGGLER")                                                              \
+    X(COMPUTE_STRAGGLER, "COMPUTE STRAGGLER")                                                      \
+    X(STRAGGLER, "STRAGGLER")                                                                      \
+    X(BALANCED, "BALANCED")                                                                        \
+    X(INSUFFICIENT_DATA, "INSUFFICIENT DATA")                                                      \
+    X(MEMORY_CREEP, "MEMORY CREEP")                                                                \
+    X(MEMORY_RISING, "MEMORY RISING")                                                              \
+    X(HIGH_PRESSURE, "HIGH PRESSURE")                                                              \
+    X(IMBALANCE, "IMBALANCE")                                                                      \
+    X(LOW_GPU_UTILIZATION, "LOW_GPU_UTILIZATION")                                                  \
+    X(MODERATE_GPU_UTILIZATION, "MODERATE_GPU_UTILIZATION")                                        \
+    X(HIGH_GPU_MEM, "HIGH GPU MEM")                                                                \
+    X(HIGH_GPU_TEMP, "HIGH GPU TEMP")                                                              \
+    X(THROTTLED, "THROTTLED")                                                                      \
+    X(HIGH_CPU, "HIGH CPU")                                                                        \
+    X(HIGH_RAM, "HIGH RAM")                                                                        \
+    X(SWAPPING, "SWAPPING")                                                                        \
+    X(OOM_KILL, "OOM KILL")                                                                        \
+    X(SHM_FULL, "SHM FULL")                                                                        \
+    X(FD_LIMIT, "FD LIMIT")
+
+enum finding_kind {
+#define X(name, label) KIND_##name,
+    FINDING_KINDS(X)
+#undef X
+};
+
+/* X(name): why the input is slow. The cause as text is its name. */
+#define CAUSES(X)                                                                                  \
+    X(NO_OVERLAP)          /* num_workers=0: nothing is made while the model computes */           \
+    X(TOO_FEW_WORKERS)     /* all workers are busy and cores are free */                           \
+    X(WORKER_STARTUP)      /* every epoch starts its workers again */                              \
+    X(PER_SAMPLE_OVERHEAD) /* samples in memory are fetched one by one */                          \
+    X(CPU_OVERSUBSCRIBED)  /* more threads than cores */                                           \
+    X(UNEVEN_WORKERS)      /* one worker is slower than the others */                              \
+    X(SLOW_STORAGE)        /* workers wait for reads */                                            \
+    X(SLOW_SAMPLE)         /* reading, decoding or transforming one sample */                      \
+    X(SLOW_COLLATE)        /* joining samples to a batch */                                        \
+    X(SLOW_HANDOVER)       /* handing a batch to the training */                                   \
+    X(TOO_FEW_THREADS)     /* leat's loader: all threads are busy and cores are free */            \
+    X(TOO_FEW_AHEAD)       /* leat's loader: too few batches are made ahead */                     \
+    X(SLOW_SAMPLER)        /* leat's loader: indices are drawn in Python */                        \
+    X(SLOW_READ)           /* leat's loader: reading samples */                                    \
+    X(SLOW_LAYOUT)         /* leat's loader: padding and joining samples */                        \
+    X(SLOW_ORDER)          /* leat's loader: choosing the next sample */
+
+enum cause {
+    CAUSE_NONE, /* not known, or not about the input */
+#define X(name) CAUSE_##name,
+    CAUSES(X)
+#undef X
+};
 
 /* X(name, code): what the finding's action asks the user to do. Arguments, where there are any,
  * are in finding.action_arguments as "name=value,name=value". */
@@ -198,6 +261,9 @@ enum evidence_code {
 #undef X
 };
 
+const char *finding_kind_text(enum finding_kind kind);   /* "INPUT_BOUND" */
+const char *finding_kind_label(enum finding_kind kind);  /* "INPUT-BOUND" */
+const char *cause_text(enum cause cause);                /* "NO_OVERLAP"; NULL for CAUSE_NONE */
 const char *action_text(enum action action);             /* "set_loader"; "" for ACTION_NONE */
 const char *evidence_code_text(enum evidence_code code); /* "step_time" */
 

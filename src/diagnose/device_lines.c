@@ -5,7 +5,6 @@
 #include "diagnose/rule.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* What happens in less than half of the steps is no part of the loop: logging now and then, or the
  * model on its way to the device. */

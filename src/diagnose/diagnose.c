@@ -15,15 +15,9 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Shares closer than this are a tie: half a percent of the time is below what one run can tell. */
 #define TIE_SHARE 0.005
-
-static int is_straggler(const struct finding *f)
-{
-    return strstr(f->label, "STRAGGLER") != NULL;
-}
 
 static int comes_before(const struct finding *a, const struct finding *b)
 {
@@ -33,8 +27,8 @@ static int comes_before(const struct finding *a, const struct finding *b)
         return b->remark;
     if (fabs(a->share - b->share) > TIE_SHARE)
         return a->share > b->share;
-    if (is_straggler(a) != is_straggler(b))
-        return is_straggler(a);
+    if (finding_is_straggler(a) != finding_is_straggler(b))
+        return finding_is_straggler(a);
     if (a->severity != b->severity)
         return a->severity > b->severity;
     return a->section < b->section;
@@ -55,7 +49,7 @@ static void order(struct findings *list)
 /* A text that could not be allocated is NULL; nothing else leaves one so. */
 static int is_whole(const struct finding *f)
 {
-    int whole = f->label && f->kind && f->summary && f->action && f->action_code != ACTION_NONE &&
+    int whole = !f->failed && f->summary && f->action && f->action_code != ACTION_NONE &&
                 f->evidence_count > 0;
     for (size_t i = 0; whole && i < f->evidence_count; i++)
         whole = f->evidence[i].what && f->evidence[i].rows;

@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A finding has no pointer back to its list (the list may move when it grows), so a setter that
- * runs out of memory leaves the text NULL, or takes away the label where NULL has a meaning;
- * diagnose() looks for such gaps before it hands the list out. */
-static void spoil(struct finding *f)
-{
-    mem_free(f->label);
-    f->label = NULL;
-}
-
 static char *format(const char *fmt, va_list args)
 {
     char *text = NULL;
@@ -33,7 +24,7 @@ static char *format(const char *fmt, va_list args)
     return text;
 }
 
-struct finding *findings_add(struct findings *list, const char *label, enum section section,
+struct finding *findings_add(struct findings *list, enum finding_kind kind, enum section section,
                              enum severity severity)
 {
     if (mem_reserve(&list->items, &list->capacity, list->count + 1, sizeof *list->items) < 0) {
@@ -41,7 +32,8 @@ struct finding *findings_add(struct findings *list, const char *label, enum sect
         return NULL;
     }
     struct finding *f = &list->items[list->count];
-    *f = (struct finding){.severity = severity,
+    *f = (struct finding){.kind = kind,
+                          .severity = severity,
                           .section = section,
                           .rank = -1,
                           .worker = -1,
@@ -50,11 +42,6 @@ struct finding *findings_add(struct findings *list, const char *label, enum sect
                           .predicted_ms = NAN,
                           .confidence = 1};
     list->count++;
-    f->label = mem_strdup(label);
-    f->kind = mem_strdup(label);
-    for (char *c = f->kind; c && *c; c++)
-        if (*c == ' ' || *c == '-')
-            *c = '_';
     return f;
 }
 
@@ -81,7 +68,7 @@ void finding_advise(struct finding *f, enum action action, const char *fmt, ...)
     va_end(args);
 }
 
-/* Adds to a text, which may be NULL; without memory the finding is spoilt. */
+/* Adds to a text, which may be NULL; without memory the finding is marked as failed. */
 static void append(struct finding *f, char **text, const char *between, const char *fmt,
                    va_list args)
 {
@@ -94,7 +81,7 @@ static void append(struct finding *f, char **text, const char *between, const ch
     mem_free(more);
     if (failed) {
         str_done(&whole);
-        spoil(f);
+        f->failed = 1;
         return;
     }
     mem_free(*text);
@@ -132,17 +119,13 @@ void finding_offer(struct finding *f, enum action action, const char *fmt, ...)
     f->alternative = format(fmt, args);
     va_end(args);
     if (!f->alternative)
-        spoil(f);
+        f->failed = 1;
 }
 
-void finding_cause(struct finding *f, const char *cause)
+void finding_cause(struct finding *f, enum cause cause)
 {
-    if (!f)
-        return;
-    mem_free(f->cause);
-    f->cause = mem_strdup(cause);
-    if (cause && !f->cause)
-        spoil(f);
+    if (f)
+        f->cause = cause;
 }
 
 static const struct {
@@ -158,7 +141,7 @@ static void prove(struct finding *f, enum evidence_code code, const char *what, 
 {
     struct evidence *grown = mem_resize(f->evidence, f->evidence_count + 1, sizeof *grown);
     if (!grown) {
-        spoil(f);
+        f->failed = 1;
         return;
     }
     f->evidence = grown;
@@ -199,7 +182,7 @@ void finding_place(struct finding *f, const char *where, double share, const cha
         return;
     struct place *grown = mem_resize(f->where, f->where_count + 1, sizeof *grown);
     if (!grown) {
-        spoil(f);
+        f->failed = 1;
         return;
     }
     f->where = grown;
@@ -218,15 +201,13 @@ void finding_predict(struct finding *f, const char *setting, double step_ms)
     f->setting = mem_strdup(setting);
     f->predicted_ms = step_ms;
     if (!f->setting)
-        spoil(f);
+        f->failed = 1;
 }
 
-int findings_has(const struct findings *list, const char *label)
+int finding_is_straggler(const struct finding *f)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].label && strcmp(list->items[i].label, label) == 0)
-            return 1;
-    return 0;
+    return f->kind == KIND_STRAGGLER || f->kind == KIND_INPUT_STRAGGLER ||
+           f->kind == KIND_H2D_STRAGGLER || f->kind == KIND_COMPUTE_STRAGGLER;
 }
 
 void findings_done(struct findings *list)
@@ -241,9 +222,6 @@ void findings_done(struct findings *list)
             mem_free(f->where[j].file);
         mem_free(f->evidence);
         mem_free(f->where);
-        mem_free(f->kind);
-        mem_free(f->label);
-        mem_free(f->cause);
         mem_free(f->summary);
         mem_free(f->action);
         mem_free(f->action_arguments);
@@ -253,6 +231,34 @@ void findings_done(struct findings *list)
     }
     mem_free(list->items);
     *list = (struct findings){0};
+}
+
+static const struct {
+    const char *text, *label;
+} kinds[] = {
+#define X(name, label) {#name, label},
+    FINDING_KINDS(X)
+#undef X
+};
+
+const char *finding_kind_text(enum finding_kind kind)
+{
+    return kinds[kind].text;
+}
+
+const char *finding_kind_label(enum finding_kind kind)
+{
+    return kinds[kind].label;
+}
+
+const char *cause_text(enum cause cause)
+{
+    static const char *const texts[] = {NULL,
+#define X(name) #name,
+                                        CAUSES(X)
+#undef X
+    };
+    return texts[cause];
 }
 
 const char *action_text(enum action action)

@@ -25,10 +25,9 @@ struct place {
 };
 
 struct finding {
-    char *kind;  /* INPUT_BOUND: the label with underscores. Owned, as all strings here. */
-    char *label; /* INPUT-BOUND */
-    char *cause; /* NO_OVERLAP ...; NULL when not known */
-    char *summary, *action;
+    enum finding_kind kind;
+    enum cause cause;
+    char *summary, *action; /* owned, as all strings here */
     enum action action_code;
     char *action_arguments; /* "num_workers=4"; NULL: none */
     char *alternative;      /* another way than `action`, which is the one predicted; NULL: none */
@@ -46,6 +45,7 @@ struct finding {
     char *setting;       /* the change predicted: "num_workers=4,persistent_workers=True" */
     double confidence;   /* 0..1 */
     int stops_run;       /* memory, OOM, throttling that stopped or slowed the run */
+    int failed;          /* an allocation failed: it is not whole */
     int remark;          /* nothing that the user could change: never the verdict */
     struct evidence *evidence;
     size_t evidence_count;
@@ -59,9 +59,8 @@ struct findings {
     int failed; /* an allocation failed: the list is incomplete and must not be shown as whole */
 };
 
-/* The label gives the kind (blanks and dashes become underscores). Returns NULL when out of memory;
- * all setters take NULL, so a rule reads straight through. */
-struct finding *findings_add(struct findings *list, const char *label, enum section section,
+/* Returns NULL when out of memory; all setters take NULL, so a rule reads straight through. */
+struct finding *findings_add(struct findings *list, enum finding_kind kind, enum section section,
                              enum severity severity);
 void finding_say(struct finding *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void finding_advise(struct finding *f, enum action action, const char *fmt, ...)
@@ -75,7 +74,7 @@ void finding_add_advice(struct finding *f, const char *fmt, ...)
 /* Another way, whose gain is not known. */
 void finding_offer(struct finding *f, enum action action, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void finding_cause(struct finding *f, const char *cause);
+void finding_cause(struct finding *f, enum cause cause);
 void finding_prove(struct finding *f, enum evidence_code code, double value, const char *rows_fmt,
                    ...) __attribute__((format(printf, 4, 5)));
 /* The same under another name than that of the list: of a phase, say. */
@@ -84,7 +83,7 @@ void finding_prove_named(struct finding *f, enum evidence_code code, const char 
 /* `where` is "file:line", `of` a constant: "making a batch". */
 void finding_place(struct finding *f, const char *where, double share, const char *of);
 void finding_predict(struct finding *f, const char *setting, double step_ms);
-int findings_has(const struct findings *list, const char *label);
+int finding_is_straggler(const struct finding *f);
 void findings_done(struct findings *list);
 
 const char *severity_text(enum severity severity); /* info, warning, critical */

@@ -10,7 +10,7 @@ void rule_balanced(const struct facts *facts, struct findings *found)
     for (size_t i = 0; i < found->count; i++)
         if (found->items[i].section == SECTION_STEP_TIME && !found->items[i].remark)
             return;
-    struct finding *f = findings_add(found, "BALANCED", SECTION_STEP_TIME, SEVERITY_INFO);
+    struct finding *f = findings_add(found, KIND_BALANCED, SECTION_STEP_TIME, SEVERITY_INFO);
     if (!f)
         return;
     double compute = phase_share(r, PHASE_FORWARD) + phase_share(r, PHASE_BACKWARD) +

@@ -24,7 +24,7 @@ void rule_compute(const struct facts *facts, struct findings *found)
     int clocked = gpu_share_of(facts, r, ALL_CLOCK_PHASES, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
     if (share < COMPUTE_SHARE && !clocked)
         return;
-    struct finding *f = findings_add(found, "COMPUTE-BOUND", SECTION_STEP_TIME, SEVERITY_INFO);
+    struct finding *f = findings_add(found, KIND_COMPUTE_BOUND, SECTION_STEP_TIME, SEVERITY_INFO);
     if (!f)
         return;
     f->rank = facts->rank_count > 1 ? r->rank : -1;

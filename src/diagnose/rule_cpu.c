@@ -27,8 +27,8 @@ void rule_cpu(const struct facts *facts, struct findings *found)
     all /= (double)n;
     own /= (double)n;
     int has_gpu = facts->gpu_sample_count > 0, foreign = all - own >= FOREIGN;
-    struct finding *f =
-        findings_add(found, "HIGH CPU", SECTION_SYSTEM, has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
+    struct finding *f = findings_add(found, KIND_HIGH_CPU, SECTION_SYSTEM,
+                                     has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
     if (foreign) {
         finding_say(f,
                     "The machine's cores were busy %.0f %% of the time: %.0f %% for this run, "

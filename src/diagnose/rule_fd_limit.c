@@ -19,7 +19,7 @@ void rule_fd_limit(const struct facts *facts, struct findings *found)
     if (!peak && !died)
         return;
     int stopped = died && ended_badly(facts);
-    struct finding *f = findings_add(found, "FD LIMIT", SECTION_PROCESS,
+    struct finding *f = findings_add(found, KIND_FD_LIMIT, SECTION_PROCESS,
                                      stopped ? SEVERITY_CRITICAL : SEVERITY_WARNING);
     if (!f)
         return;

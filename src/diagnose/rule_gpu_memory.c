@@ -28,7 +28,7 @@ void rule_gpu_memory(const struct facts *facts, struct findings *found)
     if (!peak)
         return;
     int is_reserve = reserved >= RESERVE_SHARE * peak->memory_used;
-    struct finding *f = findings_add(found, "HIGH GPU MEM", SECTION_SYSTEM,
+    struct finding *f = findings_add(found, KIND_HIGH_GPU_MEM, SECTION_SYSTEM,
                                      is_reserve ? SEVERITY_INFO : SEVERITY_WARNING);
     finding_say(f, "GPU %s had %.1f of %.1f GiB (%.0f %%) in use%s.", peak->gpu,
                 peak->memory_used / GIB, peak->memory_total / GIB, 100 * worst,

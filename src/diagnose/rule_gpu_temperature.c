@@ -30,7 +30,7 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     if (n < LEAST_SAMPLES || (double)hot < LASTING_SHARE * (double)n)
         return;
     const char *gpu = facts->gpu_samples[from].gpu;
-    struct finding *f = findings_add(found, "HIGH GPU TEMP", SECTION_SYSTEM, SEVERITY_WARNING);
+    struct finding *f = findings_add(found, KIND_HIGH_GPU_TEMP, SECTION_SYSTEM, SEVERITY_WARNING);
     finding_say(f, "GPU %s reached %.0f C and was near its limit in %.0f %% of the samples.", gpu,
                 most, 100.0 * (double)hot / (double)n);
     finding_advise(f, ACTION_CHECK_COOLING,

@@ -16,12 +16,12 @@ static const char *step_time_verdict(const struct findings *found)
     const struct finding *best = NULL;
     for (size_t i = 0; i < found->count; i++) {
         const struct finding *f = &found->items[i];
-        if (f->section == SECTION_STEP_TIME && f->label &&
+        if (f->section == SECTION_STEP_TIME &&
             (!best || f->share > best->share ||
              (f->share == best->share && f->severity > best->severity)))
             best = f;
     }
-    return best ? best->label : "INSUFFICIENT DATA";
+    return finding_kind_label(best ? best->kind : KIND_INSUFFICIENT_DATA);
 }
 
 static void judge(const struct facts *facts, size_t from, size_t to, struct findings *found)
@@ -41,7 +41,7 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     double mean = sum / (double)n;
     const char *gpu = facts->gpu_samples[from].gpu, *verdict = step_time_verdict(found);
     struct finding *f =
-        findings_add(found, mean < LOW ? "LOW_GPU_UTILIZATION" : "MODERATE_GPU_UTILIZATION",
+        findings_add(found, mean < LOW ? KIND_LOW_GPU_UTILIZATION : KIND_MODERATE_GPU_UTILIZATION,
                      SECTION_SYSTEM, mean < LOW ? SEVERITY_WARNING : SEVERITY_INFO);
     finding_say(f, "GPU %s was busy %.0f %% of the time on average; the step time is %s.", gpu,
                 100 * mean, verdict);

@@ -4,8 +4,6 @@
  * named where they are known. */
 #include "diagnose/rule.h"
 
-#include <string.h>
-
 /* Copies of pinned memory beside pageable: 55.4 and 18.3 GB/s on PCIe 5 (docs/gpu.md). */
 #define PINNED_SPEEDUP 3.0
 /* Copies smaller than this are over before the next is asked for: what counts is their number. */
@@ -174,7 +172,8 @@ void rule_h2d(const struct facts *facts, struct findings *found)
     const struct loader_fact *loader = feeding_loader(facts, r->rank);
     struct device_lines copies;
     find_copies(facts, r, &copies);
-    struct finding *f = findings_add(found, "H2D-BOUND", SECTION_STEP_TIME, share_severity(share));
+    struct finding *f =
+        findings_add(found, KIND_H2D_BOUND, SECTION_STEP_TIME, share_severity(share));
     if (!f)
         return;
     f->share = share;

@@ -14,7 +14,7 @@ void rule_input(const struct facts *facts, struct findings *found)
     double input_ms = exposed < share ? exposed * wall_ms : phase_mean(r, PHASE_INPUT);
     share = exposed;
     struct finding *f =
-        findings_add(found, "INPUT-BOUND", SECTION_STEP_TIME, share_severity(share));
+        findings_add(found, KIND_INPUT_BOUND, SECTION_STEP_TIME, share_severity(share));
     if (!f)
         return;
     f->share = share;

@@ -8,7 +8,7 @@
 
 static struct finding *say(struct findings *found)
 {
-    return findings_add(found, "INSUFFICIENT DATA", SECTION_STEP_TIME, SEVERITY_INFO);
+    return findings_add(found, KIND_INSUFFICIENT_DATA, SECTION_STEP_TIME, SEVERITY_INFO);
 }
 
 /* The process that matters when there are no steps: the first that spoke. */

@@ -5,8 +5,6 @@
  * small for their launches. */
 #include "diagnose/rule.h"
 
-#include <string.h>
-
 static const enum leat_clock_phase compute_phases[] = {LEAT_CLOCK_FORWARD, LEAT_CLOCK_BACKWARD,
                                                        LEAT_CLOCK_OPTIMIZER, LEAT_CLOCK_LAUNCH};
 #define COMPUTE_PHASES                                                                             \
@@ -68,7 +66,7 @@ void rule_launch(const struct facts *facts, struct findings *found)
         return;
     enum leat_clock_phase largest = largest_gap(facts, r, &largest_idle);
     struct finding *f =
-        findings_add(found, "LAUNCH-BOUND", SECTION_STEP_TIME, share_severity(gpu.idle));
+        findings_add(found, KIND_LAUNCH_BOUND, SECTION_STEP_TIME, share_severity(gpu.idle));
     if (!f)
         return;
     f->share = gpu.idle;

@@ -229,7 +229,7 @@ static void tell(const struct growth *g, struct findings *found)
         return;
     int ends_soon = g->creeps && g->steps_left <= FURTHER_STEPS;
     struct finding *f =
-        findings_add(found, g->creeps ? "MEMORY CREEP" : "MEMORY RISING", SECTION_MEMORY,
+        findings_add(found, g->creeps ? KIND_MEMORY_CREEP : KIND_MEMORY_RISING, SECTION_MEMORY,
                      ends_soon   ? SEVERITY_CRITICAL
                      : g->creeps ? SEVERITY_WARNING
                                  : SEVERITY_INFO);

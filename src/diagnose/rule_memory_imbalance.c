@@ -36,7 +36,7 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
     if (excess < IMBALANCE_RATIO || !(peaks[worst] >= IMBALANCE_LEAST * subject->capacity))
         return;
     int rank = facts->ranks[worst].rank;
-    struct finding *f = findings_add(found, "IMBALANCE", SECTION_MEMORY, SEVERITY_WARNING);
+    struct finding *f = findings_add(found, KIND_IMBALANCE, SECTION_MEMORY, SEVERITY_WARNING);
     if (!f)
         return;
     f->rank = rank;

@@ -28,7 +28,7 @@ static void on_device(const struct facts *facts, struct findings *found)
         return;
     double ratio = peak->allocated / capacity;
     struct finding *f =
-        findings_add(found, "HIGH PRESSURE", SECTION_MEMORY, pressure_severity(ratio));
+        findings_add(found, KIND_HIGH_PRESSURE, SECTION_MEMORY, pressure_severity(ratio));
     if (!f)
         return;
     f->rank = peak->rank;
@@ -76,7 +76,7 @@ static void on_host(const struct facts *facts, struct findings *found)
         return;
     double ratio = peak / capacity;
     struct finding *f =
-        findings_add(found, "HIGH PRESSURE", SECTION_MEMORY, pressure_severity(ratio));
+        findings_add(found, KIND_HIGH_PRESSURE, SECTION_MEMORY, pressure_severity(ratio));
     if (!f)
         return;
     finding_say(f, "The processes of the run used %.1f of %.1f GiB (%.0f %%) of host memory.",

@@ -5,7 +5,6 @@
 #include "diagnose/rule.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SIGNAL_KILL  9
 #define GIB          (1024.0 * 1024.0 * 1024.0)
@@ -34,7 +33,7 @@ static void by_kernel(const struct facts *facts, struct findings *found)
     int counted = facts->oom_kills > 0;
     if (!lost_a_process(facts) || !(counted || (facts->oom_kills < 0 && left <= NOTHING_LEFT)))
         return;
-    struct finding *f = findings_add(found, "OOM KILL", SECTION_PROCESS, SEVERITY_CRITICAL);
+    struct finding *f = findings_add(found, KIND_OOM_KILL, SECTION_PROCESS, SEVERITY_CRITICAL);
     if (!f)
         return;
     f->stops_run = 1;
@@ -64,7 +63,7 @@ static void on_device(const struct facts *facts, struct findings *found)
         p = exception_with(facts, "OutOfMemoryError");
     if (!p || !ended_badly(facts))
         return;
-    struct finding *f = findings_add(found, "OOM KILL", SECTION_PROCESS, SEVERITY_CRITICAL);
+    struct finding *f = findings_add(found, KIND_OOM_KILL, SECTION_PROCESS, SEVERITY_CRITICAL);
     if (!f)
         return;
     f->stops_run = 1;

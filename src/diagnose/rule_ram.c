@@ -20,7 +20,7 @@ void rule_ram(const struct facts *facts, struct findings *found)
     }
     if (!worst)
         return;
-    struct finding *f = findings_add(found, "HIGH RAM", SECTION_SYSTEM,
+    struct finding *f = findings_add(found, KIND_HIGH_RAM, SECTION_SYSTEM,
                                      least <= CRITICAL ? SEVERITY_CRITICAL : SEVERITY_WARNING);
     finding_say(f, "Only %.2f of %.1f GiB of memory were left at the worst moment (%.1f %%).",
                 worst->memory_available / GIB, worst->memory_total / GIB, 100 * least);

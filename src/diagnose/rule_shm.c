@@ -24,7 +24,7 @@ void rule_shm(const struct facts *facts, struct findings *found)
     if (!peak && !died)
         return;
     int stopped = died && ended_badly(facts);
-    struct finding *f = findings_add(found, "SHM FULL", SECTION_SYSTEM,
+    struct finding *f = findings_add(found, KIND_SHM_FULL, SECTION_SYSTEM,
                                      stopped ? SEVERITY_CRITICAL : SEVERITY_WARNING);
     if (!f)
         return;

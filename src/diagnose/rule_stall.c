@@ -304,7 +304,7 @@ static void tell(const struct facts *facts, struct stalls *s, struct findings *f
     const struct rank_facts *r = s->rank;
     double no_cpu = no_cpu_share(facts, s);
     int machine = no_cpu >= NO_CPU_SHARE;
-    struct finding *f = findings_add(found, "INTERMITTENT STALL", SECTION_STEP_TIME,
+    struct finding *f = findings_add(found, KIND_INTERMITTENT_STALL, SECTION_STEP_TIME,
                                      machine ? SEVERITY_INFO : SEVERITY_WARNING);
     if (!f)
         return;

@@ -29,7 +29,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define CAUSE_SHARE 0.80 /* of the cost that one phase must explain to be the cause */
 /* Ranks that wait for each other take equally long on average; beyond this they do not. */
@@ -201,15 +200,15 @@ static int64_t late_steps(const struct crew *c, size_t rank, const struct latene
     return (int64_t)late;
 }
 
-static const char *label_of(int cause)
+static enum finding_kind kind_of(int cause)
 {
     switch (cause) {
-    case PHASE_INPUT: return "INPUT STRAGGLER";
-    case PHASE_H2D: return "H2D STRAGGLER";
+    case PHASE_INPUT: return KIND_INPUT_STRAGGLER;
+    case PHASE_H2D: return KIND_H2D_STRAGGLER;
     case PHASE_FORWARD:
     case PHASE_BACKWARD:
-    case PHASE_OPTIMIZER: return "COMPUTE STRAGGLER";
-    default: return "STRAGGLER";
+    case PHASE_OPTIMIZER: return KIND_COMPUTE_STRAGGLER;
+    default: return KIND_STRAGGLER;
     }
 }
 
@@ -302,7 +301,7 @@ static void judge(const struct crew *c, size_t rank, struct findings *found)
         fabs(c->mean[rank][PHASES] - l.victim_ms) > LOCK_STEP_RATIO * l.victim_ms)
         return;
     struct finding *f =
-        findings_add(found, label_of(l.cause), SECTION_STEP_TIME, share_severity(share));
+        findings_add(found, kind_of(l.cause), SECTION_STEP_TIME, share_severity(share));
     if (!f)
         return;
     f->share = share;

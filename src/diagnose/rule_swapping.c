@@ -33,7 +33,7 @@ void rule_swapping(const struct facts *facts, struct findings *found)
     out = (last->swap_out_bytes - first->swap_out_bytes) / seconds;
     if (in < SWAP_BYTES_PER_S)
         return;
-    struct finding *f = findings_add(found, "SWAPPING", SECTION_SYSTEM,
+    struct finding *f = findings_add(found, KIND_SWAPPING, SECTION_SYSTEM,
                                      in >= CRITICAL_FACTOR * SWAP_BYTES_PER_S ? SEVERITY_CRITICAL
                                                                               : SEVERITY_WARNING);
     finding_say(f, "Memory is being swapped: %.1f MiB/s in and %.1f MiB/s out over the run.",

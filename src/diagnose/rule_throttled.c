@@ -45,7 +45,7 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     if (n < LEAST_SAMPLES || share < LASTING_SHARE)
         return;
     const char *gpu = facts->gpu_samples[from].gpu;
-    struct finding *f = findings_add(found, "THROTTLED", SECTION_SYSTEM,
+    struct finding *f = findings_add(found, KIND_THROTTLED, SECTION_SYSTEM,
                                      share >= SLOWING_SHARE ? SEVERITY_CRITICAL : SEVERITY_WARNING);
     if (!f)
         return;

@@ -13,7 +13,6 @@
 #include "diagnose/rule.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* Spans that leat names itself and that are no part of `other` in a step that trains. */
 static int is_accounted(const struct span_fact *s)
@@ -84,7 +83,7 @@ static double explained_share(const struct findings *found, double sync_share)
     double worst = 0;
     for (size_t i = 0; i < found->count; i++) {
         const struct finding *f = &found->items[i];
-        if (f->label && strstr(f->label, "STRAGGLER") && f->share > worst)
+        if (finding_is_straggler(f) && f->share > worst)
             worst = f->share;
     }
     return worst < sync_share ? worst : sync_share;
@@ -184,7 +183,8 @@ void rule_wait(const struct facts *facts, struct findings *found)
         return;
     double sync_ms = phase_mean(r, PHASE_SYNC), other_ms = phase_mean(r, PHASE_OTHER);
     double wall_ms = r->kept_ms / (double)r->kept;
-    struct finding *f = findings_add(found, "WAIT-HEAVY", SECTION_STEP_TIME, share_severity(share));
+    struct finding *f =
+        findings_add(found, KIND_WAIT_HEAVY, SECTION_STEP_TIME, share_severity(share));
     if (!f)
         return;
     f->share = share;

@@ -45,10 +45,11 @@ static int value_in(const char *setting, const char *key, char *text, size_t byt
 
 enum followed { FOLLOWED_NO, FOLLOWED_YES, FOLLOWED_UNSEEN };
 
-/* Whether the loader of the run after is that of the run before but for `setting`. */
-static enum followed is_followed(const char *setting, const json_t *before, const json_t *after)
+/* Whether the loader of the run after is that of the run before but for `setting`; a prediction of
+ * a change of code is an upper bound (predicted_at_most) and names no setting. */
+static enum followed is_followed(const char *setting, int of_code, const json_t *before,
+                                 const json_t *after)
 {
-    int of_code = !strchr(setting, '=');
     for (int i = 0; i < SETTINGS; i++) {
         char was[32], is[32], wanted[32];
         value_text(before, settings[i], was, sizeof was);
@@ -107,15 +108,18 @@ json_t *compare_prediction(const json_t *before, const json_t *before_loader, co
                            const json_t *after_loader)
 {
     const json_t *item, *predicted = NULL;
+    int of_code = 0;
     size_t i;
     json_array_foreach (json_object_get(before, "findings"), i, item)
-        if (!predicted && json_find_text(item, "predicted.setting", NULL))
+        if (!predicted && json_find_text(item, "predicted.setting", NULL)) {
             predicted = json_find(item, "predicted");
+            of_code = json_is_true(json_object_get(item, "predicted_at_most"));
+        }
     if (!predicted || !before_loader || !after_loader)
         return json_null();
     const char *setting = json_find_text(predicted, "setting", "");
     double gain = json_find_number(predicted, "gain", NAN), measured = measured_gain(before, after);
-    enum followed followed = is_followed(setting, before_loader, after_loader);
+    enum followed followed = is_followed(setting, of_code, before_loader, after_loader);
     char text[400];
     say(text, sizeof text, followed, setting, gain, measured);
     return json_pack("{so so so so so so}", "setting", json_text_or_null(setting), "followed",

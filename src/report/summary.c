@@ -120,9 +120,9 @@ static json_t *run_part(const struct facts *facts)
 
 static json_t *verdict_part(const struct finding *f)
 {
-    return json_pack("{ss ss ss so so so sb so}", "kind", f->kind, "label", f->label, "severity",
-                     severity_text(f->severity), "summary", summary_text(f->summary), "action",
-                     summary_text(f->action), "predicted_gain",
+    return json_pack("{ss ss ss so so so sb so}", "kind", finding_kind_text(f->kind), "label",
+                     finding_kind_label(f->kind), "severity", severity_text(f->severity), "summary",
+                     summary_text(f->summary), "action", summary_text(f->action), "predicted_gain",
                      json_number_or_null(f->predicted_gain), "predicted_at_most", f->at_most,
                      "alternative", summary_text(f->alternative));
 }
@@ -176,10 +176,11 @@ static json_t *finding_part(const struct finding *f)
     json_t *interval = json_pack("{so so}", "from", json_number_or_null(f->from_ms), "to",
                                  json_number_or_null(f->to_ms));
     return json_pack(
-        "{ss ss ss ss so so so so so so so so so so sb so so}", "kind", f->kind, "label", f->label,
-        "severity", severity_text(f->severity), "section", section_text(f->section), "scope", scope,
-        "interval", interval, "cause", summary_text(f->cause), "summary", summary_text(f->summary),
-        "where", where_part(f), "evidence", evidence_part(f), "action", summary_text(f->action),
+        "{ss ss ss ss so so so so so so so so so so sb so so}", "kind", finding_kind_text(f->kind),
+        "label", finding_kind_label(f->kind), "severity", severity_text(f->severity), "section",
+        section_text(f->section), "scope", scope, "interval", interval, "cause",
+        summary_text(cause_text(f->cause)), "summary", summary_text(f->summary), "where",
+        where_part(f), "evidence", evidence_part(f), "action", summary_text(f->action),
         "alternative", summary_text(f->alternative), "share", json_number_or_null(f->share),
         "predicted_gain", json_number_or_null(f->predicted_gain), "predicted_at_most", f->at_most,
         "predicted", predicted_part(f), "confidence", json_number_or_null(f->confidence));

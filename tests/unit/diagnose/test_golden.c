@@ -23,9 +23,9 @@ static void list_findings(const struct findings *found, const char *expected, st
     for (size_t i = 0; i < found->count; i++) {
         const struct finding *f = &found->items[i];
         const char *line = expected;
-        str_addf(out, "%s %s", f->label, severity_text(f->severity));
-        if (f->cause)
-            str_addf(out, " %s", f->cause);
+        str_addf(out, "%s %s", finding_kind_label(f->kind), severity_text(f->severity));
+        if (f->cause != CAUSE_NONE)
+            str_addf(out, " %s", cause_text(f->cause));
         /* Rank and node are compared where the script names them. */
         for (size_t j = 0; j < i && line; j++)
             line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
@@ -61,12 +61,13 @@ static void check_evidence(const struct findings *found, const char *name)
     for (size_t i = 0; i < found->count; i++) {
         const struct finding *f = &found->items[i];
         if (f->evidence_count == 0)
-            fail_msg("%s: %s has no evidence", name, f->label);
+            fail_msg("%s: %s has no evidence", name, finding_kind_label(f->kind));
         for (size_t j = 0; j < f->evidence_count; j++) {
             char sql[1024], *message = NULL;
             snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", f->evidence[j].rows);
             if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
-                fail_msg("%s: %s: %s: %s", name, f->label, f->evidence[j].rows, message);
+                fail_msg("%s: %s: %s: %s", name, finding_kind_label(f->kind), f->evidence[j].rows,
+                         message);
         }
         assert_true(f->to_ms > f->from_ms);
         assert_true(f->confidence > 0 && f->confidence <= 1);
@@ -184,7 +185,7 @@ static int has_evidence(const struct finding *f, const char *value)
 
 static int has_label(const struct finding *f, const char *value)
 {
-    return strcmp(f->label, value) == 0;
+    return strcmp(finding_kind_label(f->kind), value) == 0;
 }
 
 static int has_text(const struct finding *f, const char *value)
@@ -279,8 +280,8 @@ static void test_script(void **state)
     list_findings(&found, str_text(&expected), &got);
     if (strcmp(str_text(&expected), str_text(&got)) != 0) {
         for (size_t i = 0; i < found.count; i++)
-            print_message("%s: %s | %s\n", found.items[i].label, found.items[i].summary,
-                          found.items[i].action);
+            print_message("%s: %s | %s\n", finding_kind_label(found.items[i].kind),
+                          found.items[i].summary, found.items[i].action);
         fail_msg("%s\nexpected:\n%sgot:\n%s", name, str_text(&expected), str_text(&got));
     }
     check_never(text, &found, name);

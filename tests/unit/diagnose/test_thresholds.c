@@ -101,7 +101,7 @@ static const char *verdict(void)
     struct leat_err err = {""};
     if (diagnose(&m.facts, &found, &err) < 0)
         fail_msg("%s", err.text);
-    snprintf(text, sizeof text, "%s %s", found.items[0].label,
+    snprintf(text, sizeof text, "%s %s", finding_kind_label(found.items[0].kind),
              severity_text(found.items[0].severity));
     findings_done(&found);
     return text;
@@ -289,7 +289,7 @@ static const char *severity_of(const char *label)
     if (diagnose(&m.facts, &found, &err) < 0)
         fail_msg("%s", err.text);
     for (size_t i = 0; i < found.count; i++)
-        if (strcmp(found.items[i].label, label) == 0)
+        if (strcmp(finding_kind_label(found.items[i].kind), label) == 0)
             severity = severity_text(found.items[i].severity);
     findings_done(&found);
     return severity;

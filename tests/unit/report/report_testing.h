@@ -84,11 +84,11 @@ static inline void hand_fill(struct hand_rank *h, struct rank_facts *r, int rank
     }
 }
 
-static inline struct finding *hand_finding(struct findings *list, const char *label,
+static inline struct finding *hand_finding(struct findings *list, enum finding_kind kind,
                                            enum section section, enum severity severity,
                                            const char *summary, const char *action)
 {
-    struct finding *f = findings_add(list, label, section, severity);
+    struct finding *f = findings_add(list, kind, section, severity);
     assert_non_null(f);
     finding_say(f, "%s", summary);
     finding_advise(f, ACTION_SET_LOADER, "%s", action);
@@ -144,11 +144,11 @@ static inline void hand_slow_input(struct hand_run *run)
     run->facts.loaders = &run->loader;
     run->facts.loader_count = 1;
     struct finding *f = hand_finding(
-        &run->findings, "INPUT-BOUND", SECTION_STEP_TIME, SEVERITY_CRITICAL,
+        &run->findings, KIND_INPUT_BOUND, SECTION_STEP_TIME, SEVERITY_CRITICAL,
         "Waiting for batches takes 84 % of the step time: 254.50 ms of 303.70 ms a step.",
         "Give the loader workers, so that batches are made while the model computes: "
         "DataLoader(..., num_workers=4, persistent_workers=True).");
-    finding_cause(f, "NO_OVERLAP");
+    finding_cause(f, CAUSE_NO_OVERLAP);
     f->share = 0.838;
     f->predicted_gain = 1.9;
 }

@@ -372,7 +372,7 @@ static void an_empty_run_has_no_zeros(void **state)
 {
     struct facts facts = hand_nothing();
     struct findings findings = {0};
-    hand_finding(&findings, "INSUFFICIENT DATA", SECTION_STEP_TIME, SEVERITY_INFO,
+    hand_finding(&findings, KIND_INSUFFICIENT_DATA, SECTION_STEP_TIME, SEVERITY_INFO,
                  "No step was seen.", "Run a training with torch.");
     char *text = report_of(&facts, &findings);
     assert_string_equal(line_of(text, "Verdict: "), "INSUFFICIENT DATA (info)");

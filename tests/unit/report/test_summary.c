@@ -27,7 +27,8 @@ static void nothing_known_is_null(void **state)
 {
     struct facts facts = hand_nothing();
     struct findings findings = {0};
-    hand_finding(&findings, "INSUFFICIENT DATA", SECTION_STEP_TIME, SEVERITY_INFO, "No step.", "");
+    hand_finding(&findings, KIND_INSUFFICIENT_DATA, SECTION_STEP_TIME, SEVERITY_INFO, "No step.",
+                 "");
     json_t *s = build(&facts, &findings);
     static const char *const nulls[] = {"run.name",
                                         "run.command",
@@ -147,7 +148,7 @@ static void two_ranks(void **state)
     facts.rank_count = 2;
     facts.world_size = 2;
     facts.typical = 1;
-    hand_finding(&findings, "BALANCED", SECTION_STEP_TIME, SEVERITY_INFO, "ok", "ok");
+    hand_finding(&findings, KIND_BALANCED, SECTION_STEP_TIME, SEVERITY_INFO, "ok", "ok");
     json_t *s = build(&facts, &findings);
     assert_int_equal(json_find_number(s, "step_time.rank", -1), 1);
     assert_true(fabs(json_find_number(s, "step_time.median", 0) - 30) < 1e-9);
@@ -174,7 +175,7 @@ static void bytes_that_are_not_utf8(void **state)
     facts.procs = &proc;
     facts.proc_count = 1;
     facts.command = "not json \xff";
-    hand_finding(&findings, "BALANCED", SECTION_STEP_TIME, SEVERITY_INFO, "ok", "ok");
+    hand_finding(&findings, KIND_BALANCED, SECTION_STEP_TIME, SEVERITY_INFO, "ok", "ok");
     json_t *s = build(&facts, &findings);
     assert_string_equal(json_find_text(s, "run.exception", ""), "ValueError: caf? (x.py:1)");
     assert_string_equal(json_string_value(json_array_get(json_find(s, "run.command"), 0)),
