@@ -126,9 +126,10 @@ struct leat_loader_info { /* -1 where unknown */
     int32_t batch_size, num_workers, prefetch_factor;
     int32_t pin_memory, persistent_workers; /* 0, 1 or -1 */
     int32_t iterable;
-    int32_t own;      /* 1: leat's own DataLoader, whoever makes its batches; 0 or -1 */
-    char dataset[96]; /* class of the dataset */
-    char where[160];  /* "file:line" where the loader was made */
+    int32_t own;             /* 1: leat's own DataLoader, whoever makes its batches; 0 or -1 */
+    int32_t engine_readable; /* 1: leat.DataLoader makes such batches in C; 0 or -1 */
+    char dataset[96];        /* class of the dataset */
+    char where[160];         /* "file:line" where the loader was made */
 };
 
 /* A loader whose batches leat's own engine makes (leat/loader.h). What it is may be said anew

@@ -295,9 +295,11 @@ static PyObject *core_loader(PyObject *self, PyObject *args)
     struct leat_loader_info info = {0};
     const char *dataset, *where;
     long long length;
-    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable, own;
-    if (!PyArg_ParseTuple(args, "Liiiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
-                          &pin_memory, &persistent_workers, &iterable, &own, &dataset, &where))
+    int batch_size, num_workers, prefetch_factor, pin_memory, persistent_workers, iterable, own,
+        engine_readable;
+    if (!PyArg_ParseTuple(args, "Liiiiiiiiss", &length, &batch_size, &num_workers, &prefetch_factor,
+                          &pin_memory, &persistent_workers, &iterable, &own, &engine_readable,
+                          &dataset, &where))
         return NULL;
     info.dataset_length = length;
     info.batch_size = batch_size;
@@ -307,6 +309,7 @@ static PyObject *core_loader(PyObject *self, PyObject *args)
     info.persistent_workers = persistent_workers;
     info.iterable = iterable;
     info.own = own;
+    info.engine_readable = engine_readable;
     snprintf(info.dataset, sizeof info.dataset, "%s", dataset);
     snprintf(info.where, sizeof info.where, "%s", where);
     return PyLong_FromUnsignedLong(leat_recorder_loader(&info));

@@ -321,18 +321,19 @@ static void write_loader(struct speaker *s, uint32_t id, const struct leat_loade
                          const struct fold_loader *l)
 {
     const char *use = l->trained > 0 ? "train" : s->steps > 0 && !s->trains ? "infer" : "eval";
-    store_add(
-        s->collector->writer, "loaders",
-        "pid,loader,rank,use,dataset,dataset_length,location,batch_size,num_workers,"
-        "prefetch_factor,pin_memory,persistent_workers,iterable,own,iterations,batches,samples,"
-        "wait_ns,first_wait_ns,background_ns",
-        "iiissdsdddddddiiduuu", (int64_t)s->pid, (int64_t)id, (int64_t)rank_of_family(s), use,
-        info->dataset[0] ? info->dataset : NULL, or_null(info->dataset_length),
-        info->where[0] ? info->where : NULL, or_null(info->batch_size), or_null(info->num_workers),
-        or_null(info->prefetch_factor), or_null(info->pin_memory),
-        or_null(info->persistent_workers), or_null(info->iterable), or_null(info->own),
-        l->iterations, l->batches, or_null(l->samples ? l->samples : -1), l->wait_ns,
-        l->first_wait_ns, l->background_ns);
+    store_add(s->collector->writer, "loaders",
+              "pid,loader,rank,use,dataset,dataset_length,location,batch_size,num_workers,"
+              "prefetch_factor,pin_memory,persistent_workers,iterable,own,engine_readable,"
+              "iterations,batches,samples,"
+              "wait_ns,first_wait_ns,background_ns",
+              "iiissdsddddddddiiduuu", (int64_t)s->pid, (int64_t)id, (int64_t)rank_of_family(s),
+              use, info->dataset[0] ? info->dataset : NULL, or_null(info->dataset_length),
+              info->where[0] ? info->where : NULL, or_null(info->batch_size),
+              or_null(info->num_workers), or_null(info->prefetch_factor), or_null(info->pin_memory),
+              or_null(info->persistent_workers), or_null(info->iterable), or_null(info->own),
+              or_null(info->engine_readable), l->iterations, l->batches,
+              or_null(l->samples ? l->samples : -1), l->wait_ns, l->first_wait_ns,
+              l->background_ns);
 }
 
 /* A loader whose batches leat's own engine makes. */

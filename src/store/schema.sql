@@ -89,6 +89,7 @@ CREATE TABLE loaders (           -- each DataLoader that was iterated
     batch_size INTEGER, num_workers INTEGER, prefetch_factor INTEGER, pin_memory INTEGER,
     persistent_workers INTEGER, iterable INTEGER,
     own             INTEGER,     -- 1: a leat.DataLoader; through torch where engines has no row
+    engine_readable INTEGER,     -- 1: leat.DataLoader with the same arguments makes the batches in C
     iterations INTEGER, batches INTEGER, samples INTEGER,
     wait_ns         INTEGER,     -- blocked in next() by the training thread, first batches included
     first_wait_ns   INTEGER,     -- of it: making iterators and waiting for the first batch of each

@@ -52,6 +52,7 @@ Engine = namedtuple(
 Loader = namedtuple(
     "Loader",
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers iterable own "
+    "engine_readable "
     "dataset where",
 )
 
@@ -122,7 +123,7 @@ class Process:
     def loaders(self):
         out = []
         for i in range(self.header["loaders"]):
-            *numbers, dataset, where = self._unpack("qiiiiiii96s160s", LOADERS + 320 * i)
+            *numbers, dataset, where = self._unpack("qiiiiiiii96s160s", LOADERS + 320 * i)
             out.append(Loader(*numbers, _string(dataset), _string(where)))
         return out
 

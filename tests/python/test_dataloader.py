@@ -363,6 +363,44 @@ def test_under_leat_run(train):
     assert (second.dataset, second.length, second.batch_size) == ("Rows", 23, 4)
     assert "script.py" in first.where
     assert first.own == second.own == 1  # also the one that runs through torch
+    assert (first.engine_readable, second.engine_readable) == (1, 0)
+
+
+def test_leat_run_records_whether_the_engine_can_read_a_loader_of_torch(train):
+    """Its DataLoader of the same arguments would. Nothing of the engine is loaded in the process of
+    a loader over the user's own dataset, and never in a worker that is spawned."""
+    run = train("""
+        import sys
+        from torch.utils.data import Subset, default_collate
+
+        class Own(Rows):
+            def __getitem__(self, i):
+                x, y = super().__getitem__(i)
+                return x, y, "leat._engine" in sys.modules
+
+        class OwnTensors(TensorDataset):
+            def __getitem__(self, i):
+                return super().__getitem__(i)
+
+        if __name__ == "__main__":
+            x, y = torch.rand(12, 4), torch.zeros(12).long()
+            readable = TensorDataset(x, y)
+            for _, _, loaded in DataLoader(Own(12), batch_size=4):
+                assert not loaded.any()
+            for loader in (
+                DataLoader(readable, batch_size=3),
+                DataLoader(Subset(readable, [1, 2, 3]), batch_size=3),
+                DataLoader(readable, batch_size=3, collate_fn=lambda samples: default_collate(samples)),
+                DataLoader(readable, batch_size=None),
+                DataLoader(OwnTensors(x, y), batch_size=3),
+                DataLoader(TensorDataset(torch.rand(12, 4, requires_grad=True), y), batch_size=3),
+                DataLoader(x.numpy(), batch_size=3),
+            ):
+                next(iter(loader))
+            spawned = DataLoader(Own(12), batch_size=6, num_workers=1, multiprocessing_context="spawn")
+            assert not any(loaded.any() for _, _, loaded in spawned)
+    """)
+    assert [loader.engine_readable for loader in run.main.loaders] == [0, 1, 1, 0, 0, 0, 0, 1, 0]
 
 
 def test_autotune_is_for_loaders_without_a_number_of_threads():

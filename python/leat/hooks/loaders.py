@@ -94,6 +94,33 @@ def _title(kind):
     return f"leat.data.{kind.__qualname__}" if own else kind.__qualname__
 
 
+def _engine_readable(loader, dataset):
+    """1: leat.DataLoader with the loader's arguments makes the batches in C; 0: it does not; -1:
+    unknown. The engine is imported only for datasets that it may know, and never in a worker."""
+    try:
+        if hasattr(loader, "_leat_runs_in_c"):
+            return int(loader._leat_runs_in_c())
+        if dataset is None or process.role == _record.ROLE_WORKER:
+            return -1
+        if not _may_be_readable(dataset):
+            return 0
+        from leat.loader import engine_select
+
+        return int(engine_select.can_read(loader))
+    except Exception:
+        return -1
+
+
+def _may_be_readable(dataset):
+    from torch import Tensor
+    from torch.utils.data import Subset, TensorDataset
+
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    package = type(dataset).__module__.partition(".")[0]
+    return isinstance(dataset, (TensorDataset, Tensor)) or package in ("leat", "numpy")
+
+
 def describe(loader, where, name=None):
     """The loader's row for the recorder, from what it has: any object will do."""
 
@@ -117,8 +144,9 @@ def describe(loader, where, name=None):
     if batch_size is None:
         batch_size = getattr(get("batch_sampler"), "batch_size", None)
     # Batches of leat's own engine are made by its threads, whatever num_workers says.
-    by_engine = get("_leat_runs_in_c")
-    workers = None if by_engine is not None and by_engine() else get("num_workers")
+    runs_in_c = get("_leat_runs_in_c")
+    readable = _engine_readable(loader, dataset)
+    workers = None if runs_in_c is not None and readable == 1 else get("num_workers")
     title = name or _title(type(loader if dataset is None else dataset))
     return (
         length,
@@ -128,7 +156,8 @@ def describe(loader, where, name=None):
         _flag(get("pin_memory")),
         _flag(get("persistent_workers")),
         iterable,
-        int(by_engine is not None),
+        int(runs_in_c is not None),
+        readable,
         text.cut(title, 96),
         text.cut(where, 160),
     )

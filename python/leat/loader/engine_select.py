@@ -45,25 +45,37 @@ PREFETCHABLE = (
 
 def select(loader):
     """(EngineSpec, ()) or (None, reasons)."""
+    spec, reasons = _spec_without_order(loader)
+    if spec is not None and spec.subset is not None and loader._leat_shared.own_order:
+        if loader.order in ("quasi", "window"):
+            reasons.append(f"order={loader.order!r} needs neighbours, which a Subset does not have")
+    if reasons:
+        return None, reasons
+    _choose_order(loader, spec)
+    return spec, ()
+
+
+def can_read(loader):
+    """Whether leat.DataLoader with the arguments of a torch DataLoader makes its batches in C."""
+    return not _spec_without_order(loader)[1]
+
+
+def _spec_without_order(loader):
+    """(EngineSpec or None, reasons) of any torch DataLoader."""
     reasons = list(_reasons_of_loader(loader))
     dataset, subset = loader.dataset, None
     while type(dataset) is Subset:
         dataset, subset = dataset.dataset, _subset_indices(dataset.indices, subset)
-    spec = spec_of(dataset)
+    spec = _spec_of(dataset)
     if not isinstance(spec, EngineSpec):
         return None, [*reasons, spec]
     if subset is not None:
         if not isinstance(subset, torch.Tensor):
             reasons.append("the indices of the Subset are not integers")
-        if loader._leat_shared.own_order and loader.order in ("quasi", "window"):
-            reasons.append(f"order={loader.order!r} needs neighbours, which a Subset does not have")
         spec.subset = subset
         spec.text += f", {len(loader.dataset)} of them"
     reasons += _choose_layout(loader, spec)
-    if reasons:
-        return None, reasons
-    _choose_order(loader, spec)
-    return spec, ()
+    return spec, reasons
 
 
 def _reasons_of_loader(loader):
@@ -126,7 +138,7 @@ def _subset_indices(indices, outer):
 # ---- Datasets: an EngineSpec, or the reason why not.
 
 
-def spec_of(dataset):
+def _spec_of(dataset):
     kind = type(dataset)
     if isinstance(dataset, TensorDataset):
         return _spec_of_tensor_dataset(dataset)

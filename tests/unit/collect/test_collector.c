@@ -24,6 +24,7 @@ static void train(int steps)
                                     .pin_memory = 0,
                                     .persistent_workers = -1,
                                     .own = 1,
+                                    .engine_readable = 1,
                                     .dataset = "Toy",
                                     .where = "train.py:7"};
     leat_recorder_signals(LEAT_SIGNAL_FETCH | LEAT_SIGNAL_BACKWARD | LEAT_SIGNAL_OPTIMIZER);
@@ -73,6 +74,7 @@ static void test_steps(void **state)
     assert_int_equal(ask("SELECT prefetch_factor FROM loaders"), -1); /* NULL */
     assert_int_equal(ask("SELECT pin_memory FROM loaders"), 0);
     assert_int_equal(ask("SELECT own FROM loaders"), 1);
+    assert_int_equal(ask("SELECT engine_readable FROM loaders"), 1);
     assert_string_equal(ask_text("SELECT typeof(dataset_length) FROM loaders"), "integer");
     assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'checkpoint'"), 1);
     assert_int_equal(ask("SELECT total_ns FROM span_totals WHERE name = 'checkpoint'"), 50);
