@@ -1,9 +1,9 @@
 /* bench_process.c: see bench_process.h. */
-#include "bench_process.h"
+#include "launch/bench_process.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "private_socket.h"
+#include "launch/private_socket.h"
 #include "observe/observe.h"
 
 #include <fcntl.h>
@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 enum {
-    MOST_LINE = 4 << 20,   /* of JSON; a process that says more at once is not ours */
-    MEMORY_EVERY_MS = 500, /* reading it costs milliseconds a process */
+    MAX_LINE = 4 << 20,    /* bytes of JSON without a line end; then the peer is not ours */
+    MEMORY_EVERY_MS = 500, /* reading it takes milliseconds per process */
     PROGRESS_EVERY_MS = 250,
-    LEAVE_MS = 1500, /* for the script to flush its output and go */
+    LEAVE_MS = 1500, /* for the script to flush its output and exit */
     STOP_MS = 5000,  /* for a script that was interrupted before it reached its loader */
-    SWEEPS = 50      /* of what is left, 20 ms apart */
+    SWEEPS = 50      /* attempts to kill remaining processes, 20 ms apart */
 };
 
 struct bench {
@@ -32,8 +32,8 @@ struct bench {
     pid_t process; /* what iterates the loader: the child, or one below it; 0 before */
     struct private_socket listener;
     int connection;
-    struct str heard;
-    uint64_t kill_ns; /* when to end everything; 0: not yet */
+    struct str received;
+    uint64_t kill_ns; /* when to kill everything; 0: not yet */
     uint64_t memory_ns, progress_ns;
     int signal;   /* that ended it; 0 */
     int out, err; /* leat's own stdout and stderr while the script has others */
@@ -42,7 +42,7 @@ struct bench {
 
 /* ---- the socket ------------------------------------------------------------------------------ */
 
-/* The first to come is the one: other ranks find nobody, and go on as ever. */
+/* The first process to connect is measured. Other ranks cannot connect, and run normally. */
 static void accept_one(struct bench *b)
 {
     struct ucred who;
@@ -61,7 +61,7 @@ static void accept_one(struct bench *b)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void look_at_memory(struct bench *b, uint64_t now_ns)
+static void read_memory(struct bench *b, uint64_t now_ns)
 {
     int64_t *pids = NULL, total = 0, one;
     size_t count = 0;
@@ -76,7 +76,7 @@ static void look_at_memory(struct bench *b, uint64_t now_ns)
         session_memory(b->session, total);
 }
 
-/* ---- what the session wants ------------------------------------------------------------------ */
+/* ---- actions of the session ------------------------------------------------------------------ */
 
 static void kill_tree(pid_t root)
 {
@@ -92,7 +92,7 @@ static void send_output(struct bench *b)
 {
     struct str *output = &b->session->output;
     size_t sent = 0;
-    /* Orders are short and few: they always fit the socket's buffer. */
+    /* Requests are short and few: they fit the socket's buffer. */
     while (b->connection >= 0 && sent < output->length) {
         ssize_t n = send(b->connection, output->text + sent, output->length - sent, MSG_NOSIGNAL);
         if (n <= 0)
@@ -102,7 +102,7 @@ static void send_output(struct bench *b)
     str_done(output);
 }
 
-static void grant_wishes(struct bench *b, uint64_t now_ns)
+static void do_action(struct bench *b, uint64_t now_ns)
 {
     enum session_wish wish = b->session->wish;
     b->session->wish = WISH_NOTHING;
@@ -128,15 +128,15 @@ static int descriptor(void *context)
     return b->connection >= 0 ? b->connection : b->listener.fd;
 }
 
-static void hear_line(struct bench *b, const char *line, size_t length)
+static void take_line(struct bench *b, const char *line, size_t length)
 {
     uint64_t now_ns = clock_now_ns();
     int was_stopping = b->session->stopping;
     session_hear(b->session, line, length, now_ns);
-    /* The last moment at which all workers are there. */
+    /* All workers still exist at this moment. */
     if (b->session->stopping && !was_stopping)
-        look_at_memory(b, now_ns);
-    grant_wishes(b, now_ns);
+        read_memory(b, now_ns);
+    do_action(b, now_ns);
 }
 
 static void on_readable(void *context)
@@ -150,21 +150,22 @@ static void on_readable(void *context)
     ssize_t got = recv(b->connection, bytes, sizeof bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (got <= 0 || b->heard.length > MOST_LINE) {
-        close(b->connection); /* its end, or its parent's, is seen by run_process */
+    if (got <= 0 || b->received.length > MAX_LINE) {
+        close(b->connection); /* run_process notices the end of the script */
         b->connection = -1;
         return;
     }
-    str_add_bytes(&b->heard, bytes, (size_t)got);
-    char *from = b->heard.text, *end;
-    while (from && (end = memchr(from, '\n', b->heard.length - (size_t)(from - b->heard.text)))) {
-        hear_line(b, from, (size_t)(end - from));
+    str_add_bytes(&b->received, bytes, (size_t)got);
+    char *from = b->received.text, *end;
+    while (from &&
+           (end = memchr(from, '\n', b->received.length - (size_t)(from - b->received.text)))) {
+        take_line(b, from, (size_t)(end - from));
         from = end + 1;
     }
-    if (from && from > b->heard.text) {
-        size_t done = (size_t)(from - b->heard.text);
-        memmove(b->heard.text, from, b->heard.length - done + 1);
-        b->heard.length -= done;
+    if (from && from > b->received.text) {
+        size_t done = (size_t)(from - b->received.text);
+        memmove(b->received.text, from, b->received.length - done + 1);
+        b->received.length -= done;
     }
 }
 
@@ -185,17 +186,17 @@ static void on_tick(void *context)
     uint64_t now_ns = clock_now_ns();
     session_tick(b->session, now_ns);
     if (now_ns - b->memory_ns > MEMORY_EVERY_MS * NS_PER_MS)
-        look_at_memory(b, now_ns);
-    grant_wishes(b, now_ns);
+        read_memory(b, now_ns);
+    do_action(b, now_ns);
     if (b->options->progress && now_ns - b->progress_ns > PROGRESS_EVERY_MS * NS_PER_MS)
         show_progress(b, now_ns);
     if (b->kill_ns && now_ns >= b->kill_ns)
         kill_tree(b->child);
 }
 
-/* Once the loader is reached, Ctrl-C means "that will do". Before, it is for the script, which gets
- * some time to obey. */
-static int takes_signal(void *context, int number)
+/* Before the loader is reached, signals are passed to the script, which has STOP_MS to end. After
+ * that they end the measurement. */
+static int on_signal(void *context, int number)
 {
     struct bench *b = context;
     uint64_t now_ns = clock_now_ns();
@@ -208,14 +209,14 @@ static int takes_signal(void *context, int number)
         return 0;
     }
     session_stop(b->session, now_ns);
-    grant_wishes(b, now_ns);
+    do_action(b, now_ns);
     return 1;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* The script's output must not get into leat's results: it goes to stderr, or nowhere. */
-static void divert_output(struct bench *b)
+/* The script's output must not mix with leat's results: it goes to stderr, or is discarded. */
+static void redirect_output(struct bench *b)
 {
     fflush(NULL);
     b->out = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -229,7 +230,7 @@ static void divert_output(struct bench *b)
         close(to);
 }
 
-static void give_back(int saved, int to)
+static void restore(int saved, int to)
 {
     if (saved < 0)
         return;
@@ -237,8 +238,8 @@ static void give_back(int saved, int to)
     close(saved);
 }
 
-/* Whatever is left below leat is the script's: workers whose parent is gone among it. */
-static void sweep(void)
+/* Kills everything that is left below leat, also workers whose parent has ended. */
+static void kill_remaining(void)
 {
     struct timespec pause = {0, 20 * (long)NS_PER_MS};
     for (int i = 0; i < SWEEPS; i++) {
@@ -278,24 +279,24 @@ int bench_process(char **argv, const struct bench_process_options *options, stru
     int result = private_socket_open(&b.listener, SOCK_STREAM, 1, err);
     if (result == 0) {
         setenv("LEAT_BENCH", b.listener.path, 1);
-        unsetenv("LEAT_SOCKET"); /* nothing is recorded, whoever started us */
+        unsetenv("LEAT_SOCKET"); /* nothing is recorded, also inside `leat run` */
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         run_process_shield();
-        divert_output(&b);
+        redirect_output(&b);
         struct run_process_events events = {.context = &b,
                                             .started = on_started,
                                             .tick = on_tick,
                                             .descriptor = descriptor,
                                             .readable = on_readable,
-                                            .takes_signal = takes_signal};
+                                            .takes_signal = on_signal};
         result = run_process(argv, options->inject_dir, &events, ret_end, err);
-        if (b.connection >= 0) /* its last words may still be there */
+        if (b.connection >= 0) /* its last lines may be unread */
             on_readable(&b);
-        sweep();
+        kill_remaining();
         if (b.progress_shown)
             dprintf(b.err, "\r\033[K");
-        give_back(b.out, STDOUT_FILENO);
-        give_back(b.err, STDERR_FILENO);
+        restore(b.out, STDOUT_FILENO);
+        restore(b.err, STDERR_FILENO);
     }
     if (result == 0 && session->stage != SESSION_END) {
         char how[96];
@@ -305,7 +306,7 @@ int bench_process(char **argv, const struct bench_process_options *options, stru
     if (b.connection >= 0)
         close(b.connection);
     private_socket_close(&b.listener);
-    str_done(&b.heard);
+    str_done(&b.received);
     *ret_signal = b.signal;
     return result;
 }

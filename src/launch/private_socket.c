@@ -1,9 +1,9 @@
 /* private_socket.c: see private_socket.h.
  *
- * A private folder (0700) keeps other users away from the socket on every kernel. Paths of Unix
- * sockets are short, so a long TMPDIR falls back to /tmp.
+ * The folder is private (0700), which keeps other users out on every kernel. A socket's path must
+ * be short, so with a long TMPDIR the folder is made in /tmp.
  */
-#include "private_socket.h"
+#include "launch/private_socket.h"
 
 #include "base/path.h"
 

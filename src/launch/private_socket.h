@@ -1,8 +1,6 @@
-/* private_socket.h: a Unix socket that only this user's processes can reach, in a folder of its
- * own.
- */
-#ifndef LEAT_CLI_PRIVATE_SOCKET_H
-#define LEAT_CLI_PRIVATE_SOCKET_H
+/* private_socket.h: a Unix socket, in a folder of its own, for processes of this user only. */
+#ifndef LEAT_LAUNCH_PRIVATE_SOCKET_H
+#define LEAT_LAUNCH_PRIVATE_SOCKET_H
 
 #include "base/err.h"
 
@@ -11,10 +9,9 @@ struct private_socket {
     char folder[96], path[108];
 };
 
-/* `type` is SOCK_STREAM or SOCK_SEQPACKET. After a failure, with its sentence, close is still due.
- */
+/* `type` is SOCK_STREAM or SOCK_SEQPACKET. Call close after a failure too. */
 int private_socket_open(struct private_socket *s, int type, int backlog, struct leat_err *err);
-/* Also takes the folder away. May be called again. */
+/* Removes the folder too. May be called again. */
 void private_socket_close(struct private_socket *s);
 
 #endif

@@ -1,14 +1,13 @@
 /* probe_preload.c: see probe_preload.h.
  *
- * LD_PRELOAD has no way to quote: names are parted by colons and spaces, and $ begins a variable of
- * the dynamic loader's. A path that has one of them cannot be given, and the loader would complain
- * in the user's output; nor can a file that is not there.
+ * LD_PRELOAD has no quoting: colons and spaces separate names, and $ begins a variable of the
+ * dynamic loader. Such a path, or a missing file, is not preloaded: the loader would print an error
+ * into the user's output.
  *
- * The user's own libraries stay in front of ours. Some must be first (the runtime of
- * AddressSanitizer refuses to start otherwise), and to the probe the order makes no difference:
- * whoever stands before it goes on to it.
+ * The user's own libraries stay first. Some must be (AddressSanitizer's runtime refuses to start
+ * otherwise), and the probe works in any order.
  */
-#include "probe_preload.h"
+#include "launch/probe_preload.h"
 
 #include "base/mem.h"
 #include "base/path.h"
@@ -21,8 +20,7 @@
 
 #define LIBRARY "libleat-probe.so"
 
-/* A driver's library without a device can do nothing, so it is the device that is looked for: that
- * of the kernel's module, and that of Windows' Linux. */
+/* NVIDIA's kernel module, or the GPU of WSL. The driver's library alone is not enough. */
 static int has_device(void)
 {
     return access("/proc/driver/nvidia", F_OK) == 0 || access("/dev/nvidiactl", F_OK) == 0 ||
@@ -37,13 +35,12 @@ char *probe_find(const char *package_dir, const char **ret_why)
         return NULL;
     char *path = path_join(package_dir, LIBRARY, NULL);
     if (!path)
-        *ret_why = "Out of memory: calls of CUDA are not counted.";
+        *ret_why = "Out of memory: CUDA calls are not counted.";
     else if (strpbrk(path, " \t\n:$"))
-        *ret_why = "Calls of CUDA are not counted: the path of " LIBRARY
-                   " has a character that LD_PRELOAD does not take.";
+        *ret_why = "CUDA calls are not counted: the path of " LIBRARY
+                   " has a character that LD_PRELOAD does not accept.";
     else if (access(path, R_OK) != 0)
-        *ret_why =
-            "Calls of CUDA are not counted: there is no " LIBRARY " beside leat's Python part.";
+        *ret_why = "CUDA calls are not counted: there is no " LIBRARY " in leat's Python package.";
     if (*ret_why) {
         mem_free(path);
         return NULL;

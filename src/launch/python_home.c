@@ -1,17 +1,16 @@
 /* python_home.c: see python_home.h.
  *
- * leat is found in three shapes, and in each the package has a fixed place relative to the
- * executable:
+ * There are three kinds of installation, each with a fixed folder relative to the executable:
  *
  *     build tree      <exe>/python/leat
  *     make install    <exe>/../lib/leat/python/leat
  *     wheel, distro   <exe>/../lib/python3.X/site-packages/leat, or dist-packages, or lib64,
  *                     or ../local/lib (Debian's pip)
  *
- * A folder counts only when both halves are in it, the extension and the injected sitecustomize:
- * half a package would break the user's start instead of ours.
+ * The folder must hold both the extension and the injected sitecustomize: with half a package the
+ * user's Python would fail instead of leat.
  */
-#include "python_home.h"
+#include "launch/python_home.h"
 
 #include "base/mem.h"
 #include "base/path.h"
@@ -35,9 +34,9 @@ static int holds(const char *dir, const char *name)
     return found;
 }
 
-/* Takes `dir` (the caller's allocation, may be NULL). Keeps its resolved form in *ret when it is a
- * whole package and frees it otherwise. Returns 1 when kept, 0 when not. */
-static int consider(char *dir, char **ret)
+/* Frees `dir` (may be NULL). Returns 1, with its resolved path in *ret, when it is a whole package.
+ */
+static int take_if_package(char *dir, char **ret)
 {
     int whole = dir && holds(dir, EXTENSION) && holds(dir, INJECTED);
     if (whole) {
@@ -52,7 +51,7 @@ static int consider(char *dir, char **ret)
 }
 
 /* The package under <lib>/python3.X/{site,dist}-packages, for any X. */
-static int consider_versions(const char *exe_dir, const char *lib, char **ret)
+static int find_in_versions(const char *exe_dir, const char *lib, char **ret)
 {
     char *base = path_join(exe_dir, lib, NULL);
     DIR *dir = base ? opendir(base) : NULL;
@@ -61,8 +60,8 @@ static int consider_versions(const char *exe_dir, const char *lib, char **ret)
     while (dir && !found && (entry = readdir(dir))) {
         if (strncmp(entry->d_name, "python3", 7) != 0)
             continue;
-        found = consider(path_join(base, entry->d_name, "site-packages/leat", NULL), ret) ||
-                consider(path_join(base, entry->d_name, "dist-packages/leat", NULL), ret);
+        found = take_if_package(path_join(base, entry->d_name, "site-packages/leat", NULL), ret) ||
+                take_if_package(path_join(base, entry->d_name, "dist-packages/leat", NULL), ret);
     }
     if (dir)
         closedir(dir);
@@ -74,23 +73,23 @@ int python_home_find_near(const char *exe_dir, const char *override, char **ret_
                           struct leat_err *err)
 {
     if (override && *override) {
-        if (consider(mem_strdup(override), ret_package_dir) ||
-            consider(path_join(override, "leat", NULL), ret_package_dir))
+        if (take_if_package(mem_strdup(override), ret_package_dir) ||
+            take_if_package(path_join(override, "leat", NULL), ret_package_dir))
             return 0;
         return err_set(err, -ENOENT,
                        "LEAT_PYTHON_DIR is %s, but neither it nor a folder leat in it holds "
                        "both %s and %s.",
                        override, EXTENSION, INJECTED);
     }
-    if (consider(path_join(exe_dir, "python/leat", NULL), ret_package_dir) ||
-        consider(path_join(exe_dir, "../lib/leat/python/leat", NULL), ret_package_dir) ||
-        consider_versions(exe_dir, "../lib", ret_package_dir) ||
-        consider_versions(exe_dir, "../lib64", ret_package_dir) ||
-        consider_versions(exe_dir, "../local/lib", ret_package_dir))
+    if (take_if_package(path_join(exe_dir, "python/leat", NULL), ret_package_dir) ||
+        take_if_package(path_join(exe_dir, "../lib/leat/python/leat", NULL), ret_package_dir) ||
+        find_in_versions(exe_dir, "../lib", ret_package_dir) ||
+        find_in_versions(exe_dir, "../lib64", ret_package_dir) ||
+        find_in_versions(exe_dir, "../local/lib", ret_package_dir))
         return 0;
     return err_set(
         err, -ENOENT,
-        "leat's Python part (%s and %s) is not in %s/python/leat, ../lib/leat/python/leat"
+        "leat's Python package (%s and %s) is not in %s/python/leat, ../lib/leat/python/leat"
         " or ../lib/python3*/site-packages/leat; set LEAT_PYTHON_DIR to its folder.",
         EXTENSION, INJECTED, exe_dir);
 }

@@ -1,17 +1,16 @@
-/* python_home.h: where leat's Python part lies, and which Python is the user's.
+/* python_home.h: finds leat's Python package and the user's Python.
  *
- * The two are independent: the extension is abi3, so one copy of the package serves whatever
- * interpreter the user has, and that interpreter needs no leat installed.
+ * The two are independent: the extension is abi3, so one copy of the package works in every
+ * interpreter, and that interpreter needs no leat installed.
  */
-#ifndef LEAT_CLI_PYTHON_HOME_H
-#define LEAT_CLI_PYTHON_HOME_H
+#ifndef LEAT_LAUNCH_PYTHON_HOME_H
+#define LEAT_LAUNCH_PYTHON_HOME_H
 
 #include "base/err.h"
 
 /* The folder of the `leat` package: it holds _record.abi3.so and _inject/sitecustomize.py. Looked
  * for next to this executable (build tree, `make install`, wheel), or where LEAT_PYTHON_DIR says.
- * The path is absolute and the caller's to mem_free. 0 or -ENOENT, and then the sentence names what
- * was looked for. */
+ * The path is absolute and the caller's to mem_free. 0, or -ENOENT with a sentence. */
 int python_home_find(char **ret_package_dir, struct leat_err *err);
 
 /* The same for an executable in `exe_dir`, with `override` in place of LEAT_PYTHON_DIR (may be
@@ -19,8 +18,8 @@ int python_home_find(char **ret_package_dir, struct leat_err *err);
 int python_home_find_near(const char *exe_dir, const char *override, char **ret_package_dir,
                           struct leat_err *err);
 
-/* Puts the package's _inject folder at the front of this process's PYTHONPATH, for what it is about
- * to become. An empty part would mean the current folder, so none is made. 0 or a negative errno.
+/* Puts the package's _inject folder at the front of PYTHONPATH of this process, for the exec that
+ * follows. Never adds an empty element, which would mean the current folder. 0 or a negative errno.
  */
 int python_home_inject(const char *inject_dir);
 

@@ -1,12 +1,12 @@
 /* run_process.c: see run_process.h. One thread, one poll loop. */
-#include "run_process.h"
+#include "launch/run_process.h"
 
 #include "base/clock.h"
 #include "base/path.h"
-#include "group_witness.h"
-#include "private_socket.h"
-#include "probe_preload.h"
-#include "python_home.h"
+#include "launch/group_signal.h"
+#include "launch/private_socket.h"
+#include "launch/probe_preload.h"
+#include "launch/python_home.h"
 #include "record/layout.h"
 
 #include <fcntl.h>
@@ -23,14 +23,14 @@
 #include <unistd.h>
 
 enum {
-    TICK_MS = 100,      /* a ring holds 32768 records: room for 320 000 a second and thread */
-    MOST_GREETERS = 64, /* connections accepted whose hello has not come yet */
-    /* timeout(1) sends to its child and then to the group: what comes together is one signal. */
+    TICK_MS = 100,           /* a ring holds 32768 records: 320 000 per second and thread */
+    MAX_PENDING_HELLOS = 64, /* accepted connections whose hello has not arrived */
+    /* timeout(1) signals its child and then the group: two within this time are one signal. */
     TOGETHER_MS = 5,
     SAME_SIGNAL_MS = 100
 };
 
-/* Signals that a user may mean for the training. */
+/* Signals that a user may send to the training. */
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
 
 struct loop {
@@ -39,10 +39,10 @@ struct loop {
     pid_t child;
     struct private_socket listener;
     int signals, timer;
-    struct group_witness witness;
+    struct group_signal group;
     uint64_t group_ns[65]; /* when the group last got this signal; 0: never */
-    int greeters[MOST_GREETERS];
-    int greeter_count;
+    int pending[MAX_PENDING_HELLOS];
+    int pending_count;
 };
 
 /* ---- the socket ----------------------------------------------------------------------------- */
@@ -50,12 +50,12 @@ struct loop {
 static void close_listener(struct loop *loop)
 {
     private_socket_close(&loop->listener);
-    while (loop->greeter_count > 0)
-        close(loop->greeters[--loop->greeter_count]);
+    while (loop->pending_count > 0)
+        close(loop->pending[--loop->pending_count]);
 }
 
-/* Reads one hello. Returns 0 when the connection is done with (well or badly), 1 to wait on. */
-static int hear_hello(struct loop *loop, int fd)
+/* Reads one hello. Returns 1 to wait for it, 0 when the connection is to be closed. */
+static int read_hello(struct loop *loop, int fd)
 {
     struct rec_hello hello = {0};
     struct iovec part = {&hello, sizeof hello};
@@ -66,8 +66,8 @@ static int hear_hello(struct loop *loop, int fd)
     struct msghdr message = {.msg_iov = &part,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
-                             /* LEN, not SPACE: the padding would take a second descriptor, and
-                              * leave it open. */
+                             /* LEN, not SPACE: the padding would admit a second descriptor, which
+                              * would stay open. */
                              .msg_controllen = CMSG_LEN(sizeof(int))};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -88,29 +88,29 @@ static int hear_hello(struct loop *loop, int fd)
     return 0;
 }
 
-static void hear_greeters(struct loop *loop)
+static void accept_hellos(struct loop *loop)
 {
     for (;;) {
-        for (int i = 0; i < loop->greeter_count;) {
-            if (hear_hello(loop, loop->greeters[i])) {
+        for (int i = 0; i < loop->pending_count;) {
+            if (read_hello(loop, loop->pending[i])) {
                 i++;
             } else {
-                close(loop->greeters[i]);
-                loop->greeters[i] = loop->greeters[--loop->greeter_count];
+                close(loop->pending[i]);
+                loop->pending[i] = loop->pending[--loop->pending_count];
             }
         }
-        if (loop->greeter_count == MOST_GREETERS) /* silent ones make room for new ones */
-            close(loop->greeters[--loop->greeter_count]);
+        if (loop->pending_count == MAX_PENDING_HELLOS) /* the newest gives way */
+            close(loop->pending[--loop->pending_count]);
         int fd = loop->listener.fd >= 0 ? accept4(loop->listener.fd, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (fd < 0)
             return;
-        loop->greeters[loop->greeter_count++] = fd;
+        loop->pending[loop->pending_count++] = fd;
     }
 }
 
 /* ---- signals and the child ------------------------------------------------------------------ */
 
-/* Mask and handlers of a process are one of a kind, so is what they were before. */
+/* From before run_process_shield, for the child. Per process, hence static. */
 static sigset_t mask_before;
 static struct sigaction child_handler_before;
 
@@ -127,11 +127,11 @@ void run_process_shield(void)
     sigset_t set;
     struct sigaction plain = {.sa_handler = SIG_DFL};
     add_passed_on(&set);
-    sigaddset(&set, SIGPIPE); /* blocked, not ignored: the command must not inherit an ignore */
+    sigaddset(&set, SIGPIPE); /* blocked, not ignored: the command would inherit that */
     sigaddset(&set, SIGXFSZ);
     sigprocmask(SIG_BLOCK, &set, &mask_before);
-    /* Whoever ignores SIGCHLD and starts leat would have its child reaped by the kernel, and leat
-     * would never learn how it ended. */
+    /* If leat was started with SIGCHLD ignored, the kernel would reap the child, and its exit
+     * status would be lost. */
     sigaction(SIGCHLD, &plain, &child_handler_before);
 }
 
@@ -142,15 +142,15 @@ static void open_signals(struct loop *loop)
     loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Did the signal reach the training as well, because the whole group got it? Without a witness,
- * what the kernel sends is taken for the terminal's. */
+/* Did the signal reach the training as well, because the whole group got it? Without the helper,
+ * signals from the kernel are assumed to come from the terminal. */
 static int reached_group(struct loop *loop, const struct signalfd_siginfo *info)
 {
     int number = (int)info->ssi_signo;
     struct timespec together = {0, TOGETHER_MS * (long)NS_PER_MS};
     nanosleep(&together, NULL);
     uint64_t now = clock_now_ns();
-    int saw = group_witness_saw(&loop->witness, number);
+    int saw = group_signal_seen(&loop->group, number);
     if (saw < 0)
         return info->ssi_code == SI_KERNEL;
     if (saw)
@@ -158,18 +158,18 @@ static int reached_group(struct loop *loop, const struct signalfd_siginfo *info)
     return loop->group_ns[number] && now - loop->group_ns[number] < SAME_SIGNAL_MS * NS_PER_MS;
 }
 
-static void hear_signals(struct loop *loop)
+static void read_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
     while (read(loop->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD)
-            continue; /* reap() looks */
+            continue; /* handled by reap() */
         if (number == SIGINT)
             loop->end.interrupted = 1;
         int taken =
             loop->events->takes_signal && loop->events->takes_signal(loop->events->context, number);
-        /* What the training itself tells its parent is not for the training. */
+        /* A signal from the training itself is not sent back to it. */
         if (!taken && (pid_t)info.ssi_pid != loop->child && !reached_group(loop, &info))
             kill(loop->child, number);
     }
@@ -193,10 +193,10 @@ static void set_environment(const struct loop *loop, const char *inject_dir)
         return;
     setenv("LEAT_SOCKET", loop->listener.path, 1);
     if (loop->events->probe)
-        probe_preload(loop->events->probe); /* without memory for it: without it */
+        probe_preload(loop->events->probe); /* if that fails, CUDA calls are not counted */
 }
 
-/* The pipe closes by itself when exec works; otherwise it brings the errno. */
+/* A successful exec closes the pipe; a failed one writes its errno into it. */
 static int start_child(struct loop *loop, char **argv, const char *inject_dir, struct leat_err *err)
 {
     int report[2];
@@ -209,8 +209,8 @@ static int start_child(struct loop *loop, char **argv, const char *inject_dir, s
         sigprocmask(SIG_SETMASK, &mask_before, NULL);
         execvp(argv[0], argv);
         int code = errno;
-        ssize_t told = write(report[1], &code, sizeof code);
-        _exit(told == sizeof code ? 127 : 126);
+        ssize_t written = write(report[1], &code, sizeof code);
+        _exit(written == sizeof code ? 127 : 126);
     }
     int code = pid < 0 ? errno : 0;
     close(report[1]);
@@ -246,14 +246,14 @@ static void run_loop(struct loop *loop)
         poll(watch, 4, TICK_MS);
         uint64_t ticks;
         int ticked = read(loop->timer, &ticks, sizeof ticks) == (ssize_t)sizeof ticks;
-        hear_signals(loop);
+        read_signals(loop);
         ended = reap(loop);
         if (watch[3].revents)
             loop->events->readable(loop->events->context);
-        /* After reap: a child that said hello and died is still heard. Not at every tick: asking in
-         * vain costs as much as draining the rings, since the kernel makes the socket first. */
-        if (watch[2].revents || loop->greeter_count > 0 || ended)
-            hear_greeters(loop);
+        /* After reap, so that the hello of a child that has ended is read. Not at every tick: a
+         * failing accept4 costs as much as draining the rings. */
+        if (watch[2].revents || loop->pending_count > 0 || ended)
+            accept_hellos(loop);
         if (ticked && !ended)
             loop->events->tick(loop->events->context);
     }
@@ -268,12 +268,12 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         .listener = {.fd = -1                },
         .signals = -1,
         .timer = -1,
-        .witness = {.fd = -1}
+        .group = {.fd = -1}
     };
     if (events->hello && private_socket_open(&loop.listener, SOCK_SEQPACKET, 4096, err) < 0)
         close_listener(&loop);
     open_signals(&loop);
-    group_witness_open(&loop.witness);
+    group_signal_open(&loop.group);
     int result = start_child(&loop, argv, inject_dir, err);
     if (result == 0) {
         events->started(events->context, loop.child);
@@ -281,7 +281,7 @@ int run_process(char **argv, const char *inject_dir, const struct run_process_ev
         *ret_end = loop.end;
     }
     close_listener(&loop);
-    group_witness_close(&loop.witness);
+    group_signal_close(&loop.group);
     if (loop.timer >= 0)
         close(loop.timer);
     close(loop.signals);
@@ -293,13 +293,13 @@ void run_process_exit_like(const struct run_process_end *end)
     fflush(NULL);
     if (end->signal > 0) {
         struct rlimit none = {0, 0};
-        setrlimit(RLIMIT_CORE, &none); /* the training's core is its own; ours helps nobody */
+        setrlimit(RLIMIT_CORE, &none); /* leat's own core dump would be useless */
         signal(end->signal, SIG_DFL);
         sigset_t all;
         sigfillset(&all);
         sigprocmask(SIG_UNBLOCK, &all, NULL);
         raise(end->signal);
-        _exit(128 + end->signal); /* a signal that is ignored by default */
+        _exit(128 + end->signal); /* the signal is ignored by default */
     }
     _exit(end->exit_status);
 }

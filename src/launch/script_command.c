@@ -1,8 +1,8 @@
 /* script_command.c: see script_command.h. */
-#include "script_command.h"
+#include "launch/script_command.h"
 
 #include "base/mem.h"
-#include "python_home.h"
+#include "launch/python_home.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-/* script_command.h: what the user's words mean as a command: a script gets its Python. */
-#ifndef LEAT_CLI_SCRIPT_COMMAND_H
-#define LEAT_CLI_SCRIPT_COMMAND_H
+/* script_command.h: the command to run for the user's words; a script gets its Python. */
+#ifndef LEAT_LAUNCH_SCRIPT_COMMAND_H
+#define LEAT_LAUNCH_SCRIPT_COMMAND_H
 
 #include "base/err.h"
 
@@ -9,8 +9,8 @@ struct script_command {
     char *python; /* owned; argv[0] of a script; NULL for anything else */
 };
 
-/* "train.py ..." becomes "python3 train.py ..."; anything else is run as it stands. `name` is the
- * command of leat's that was given, for the sentence. */
+/* "train.py ..." becomes "python3 train.py ..."; anything else is run unchanged. `name` is the
+ * leat command, for error messages. */
 int script_command_plan(const char *name, char **words, struct script_command *ret_command,
                         struct leat_err *err);
 void script_command_done(struct script_command *command);

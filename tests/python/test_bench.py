@@ -291,7 +291,7 @@ def test_ctrl_c_prints_what_was_measured(bench, group):
     bench.write("train(DataLoader(Rows(wait=0.004), batch_size=16, num_workers=1))\n")
     process = bench.start("--json", "script.py")
     deadline = time.monotonic() + 60
-    while len(bench.left()) < 4 and time.monotonic() < deadline:  # leat, witness, script, worker
+    while len(bench.left()) < 4 and time.monotonic() < deadline:  # leat, its helper, script, worker
         time.sleep(0.05)
     time.sleep(4)
     (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
