@@ -48,8 +48,8 @@ extern const void *fake_pinned, *fake_device; /* what it then says, of these add
 int cuStreamSynchronize(void *stream);
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
 int cuPointerGetAttribute(void *data, int attribute, uint64_t address);
-/* The time of the driver, of the device, and of a probe that is compiled for it: the test sets it.
- */
+/* The time of the driver and the device, and of a probe that is compiled for it, as the test sets
+ * it. 0: that of CLOCK_MONOTONIC. */
 extern uint64_t fake_now_ns;
 uint64_t leat_test_clock_ns(void);
 /* Events. The device has work until `fake_busy_until_ns`; what is recorded earlier comes then. */

@@ -1,6 +1,8 @@
 /* fake_driver.c: see fake_cuda.h. */
 #include "fake_cuda.h"
 
+#include <time.h>
+
 _Atomic long fake_asked;
 const void *fake_pinned, *fake_device;
 
@@ -29,9 +31,18 @@ uint64_t fake_busy_until_ns;
 _Atomic long fake_events;
 void *fake_event_stream;
 
-uint64_t fake_now_ns = 1000000000;
+uint64_t fake_now_ns;
 
-/* The probe's clock, where it is compiled with LEAT_TEST_CLOCK. A loop that waits for a moment must
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    if (fake_now_ns)
+        return fake_now_ns;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The clock of a probe that is compiled with LEAT_TEST_CLOCK. A loop that waits for a moment must
  * end, so reading the time takes a nanosecond. */
 uint64_t leat_test_clock_ns(void)
 {
@@ -52,8 +63,11 @@ uint64_t fake_event_takes_ns;
 
 int cuEventRecord(void *event, void *stream)
 {
-    *(uint64_t *)event = fake_now_ns < fake_busy_until_ns ? fake_busy_until_ns : fake_now_ns;
-    fake_now_ns += fake_event_takes_ns;
+    *(uint64_t *)event = now_ns() < fake_busy_until_ns ? fake_busy_until_ns : now_ns();
+    if (fake_now_ns)
+        fake_now_ns += fake_event_takes_ns;
+    for (uint64_t begin = now_ns(); !fake_now_ns && now_ns() - begin < fake_event_takes_ns;)
+        ;
     fake_event_stream = stream;
     fake_events++;
     return 0;
@@ -67,7 +81,7 @@ int cuStreamQuery(void *stream)
 {
     enum { NOT_READY = 600, AT_ONCE_NS = 10000 };
     static uint64_t last_ns;
-    uint64_t now = fake_now_ns, since = now - last_ns;
+    uint64_t now = now_ns(), since = now - last_ns;
     fake_queries++;
     last_ns = now;
     return now < fake_busy_until_ns + fake_dark_ns || (fake_seen_late && since > AT_ONCE_NS)
@@ -78,13 +92,13 @@ int cuStreamQuery(void *stream)
 int cuEventQuery(void *event)
 {
     enum { NOT_READY = 600 };
-    return fake_now_ns < *(uint64_t *)event + fake_dark_ns ? NOT_READY : 0;
+    return now_ns() < *(uint64_t *)event + fake_dark_ns ? NOT_READY : 0;
 }
 
 int cuEventElapsedTime(float *ms, void *from, void *to)
 {
     enum { NOT_READY = 600 };
-    if (*(uint64_t *)to > fake_now_ns)
+    if (*(uint64_t *)to > now_ns())
         return NOT_READY;
     *ms = (float)((double)(*(uint64_t *)to - *(uint64_t *)from) / 1e6);
     return 0;
