@@ -1,6 +1,6 @@
 """What a case of the verdict matrix says of itself.
 
-A case is a plain training script in cases/ (those in ../gpu/cases need a GPU). Lines
+A case is a training script in cases/, which may use training.py (those in ../gpu/cases need a GPU). Lines
 `# e2e: key = value` before its docstring say what leat must find in it; the script knows nothing
 else of this matrix. The keys:
 
@@ -28,13 +28,11 @@ else of this matrix. The keys:
     gpus        foreign: none of the host's is of this run, not a word on them; own: this run uses one
                 (the library that says so is a counterfeit, see matrix.py)
     steps       none: the script makes no steps
+    cores       all: the case is about the CPU, so no other case runs at the same time
     beside      a case that runs at the same time
     before, after, compare, compare_exit
                 two runs with these arguments, what `leat compare` must say of them (one of a
                 list), and its status
-
-A key with `busy_` before it takes the other's place while one core is kept busy by a foreign process,
-where another answer is then the true one.
 
 The script's last line on stdout is its own count: `steps=101`, with `rank=1 ` before it under
 torchrun, and ` batches=404` after it where the batches that arrived in those steps are known.
@@ -46,7 +44,7 @@ import re
 
 CASES = pathlib.Path(__file__).parent / "cases"
 KEYS = """expect healthy cause severity rank worker line share says forbid mistake launch exit signal ended stdin stdout
-stderr interrupt evaluates compiles gpus steps beside before after compare compare_exit""".split()
+stderr interrupt evaluates compiles gpus steps cores beside before after compare compare_exit""".split()
 TRUTH = re.compile(r"^(?:rank=(?P<rank>\d+) )?steps=(?P<steps>\d+)(?: batches=(?P<batches>\d+))?$")
 
 
@@ -94,29 +92,25 @@ class Case:
         return text
 
 
-def read_case(path, busy=False):
-    keys, busy_keys = {}, {}
+def read_case(path):
+    keys = {}
     text = path.read_text()
     for line in text.splitlines():
         if not line.startswith("#"):
             break
         match = re.match(r"# e2e: (\w+) = (.+)$", line)
         key = match[1] if match else ""
-        into = busy_keys if key.startswith("busy_") else keys
-        key = key.removeprefix("busy_")
-        if key not in KEYS or key in into:
+        if key not in KEYS or key in keys:
             raise ValueError(f"{path}: cannot read the line {line!r}")
-        into[key] = match[2].strip()
-    if busy:
-        keys.update(busy_keys)
+        keys[key] = match[2].strip()
     if "expect" not in keys:
         raise ValueError(f"{path}: says nothing of the verdict it expects")
     about = re.search(r'"""(.+?)"""', text, re.S)
     return Case(path.stem, path, about[1] if about else "", keys)
 
 
-def read_cases(busy=False, folder=CASES):
-    return [read_case(path, busy) for path in sorted(folder.glob("*.py"))]
+def read_cases(folder=CASES):
+    return [read_case(path) for path in sorted(folder.glob("*.py"))]
 
 
 def read_truth(stdout):

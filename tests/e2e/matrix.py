@@ -4,13 +4,11 @@
     .venv/bin/python tests/e2e/matrix.py --only straggler   those whose name holds the word
     .venv/bin/python tests/e2e/matrix.py --repeat 3         three times in a row
     .venv/bin/python tests/e2e/matrix.py --busy             with one core kept busy by another process
-    .venv/bin/python tests/e2e/matrix.py --second-try       those that were wrong once more
     .venv/bin/python tests/e2e/matrix.py --cases tests/gpu/cases    those that need a GPU
     taskset -c 2,3 python3 tests/e2e/matrix.py --part 2/7   a part of them, on two cores of a large machine
 
-Real trainings run on a real machine, and now and then something else on it is what a training felt.
-So a test run gives a wrong case a second try, and says so; the score of the matrix (make verdicts)
-is without.
+Two cases run at the same time, but for those that are about the CPU (key `cores`) and those that
+run beside a case of their choice; with a core kept busy, one case at a time.
 
 e2e_case.py says what a case is, e2e_checks.py what is held against it. Exit status 0 when every
 case of every round is right, 1 otherwise.
@@ -226,7 +224,7 @@ def run_together(cases, options, round_number):
 
 def group_cases(cases, options):
     """Cases that belong beside each other run as one group, all others alone."""
-    by_name = {case.name: case for case in read_cases(options.busy, options.cases)}
+    by_name = {case.name: case for case in read_cases(options.cases)}
     groups, taken = [], set()
     for case in cases:
         if case.name in taken:
@@ -238,13 +236,10 @@ def group_cases(cases, options):
     return groups
 
 
-def run_round(cases, options, round_number):
+def run_groups(groups, jobs, options, round_number):
     results = []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = [
-            pool.submit(run_together, group, options, round_number)
-            for group in group_cases(cases, options)
-        ]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(run_together, group, options, round_number) for group in groups]
         for done in concurrent.futures.as_completed(waiting):
             for result in done.result():
                 results.append(result)
@@ -252,6 +247,18 @@ def run_round(cases, options, round_number):
                 for sentence in result.wrong:
                     print(f"      {sentence}", flush=True)
     return results
+
+
+def split_groups(groups):
+    """Those that may run beside others, and those that may not."""
+    alone = [group for group in groups if len(group) > 1 or group[0].get("cores") == "all"]
+    return [group for group in groups if group not in alone], alone
+
+
+def run_round(cases, options, round_number):
+    beside, alone = split_groups(group_cases(cases, options))
+    results = run_groups(beside, options.jobs, options, round_number)
+    return results + run_groups(alone, 1, options, round_number)
 
 
 @contextlib.contextmanager
@@ -270,17 +277,6 @@ def busy_core(wanted):
         process.wait()
 
 
-def second_try(results, options):
-    """The results with each wrong one replaced by that of another run of its case."""
-    wrong = [result for result in results if result.wrong]
-    if not wrong:
-        return results
-    print(f"second try of {len(wrong)}: {', '.join(result.case.name for result in wrong)}")
-    again = run_round([result.case for result in wrong], options, "again")
-    names = {result.case.name for result in again}
-    return [result for result in results if result.case.name not in names] + again
-
-
 class Unchecked:
     def iter_errors(self, summary):
         return []
@@ -295,19 +291,20 @@ def parse_options():
     parser.add_argument("--part", default="1/1", help="2/7: every seventh case from the second on")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--busy", action="store_true", help="keep one core busy meanwhile")
-    parser.add_argument("--second-try", action="store_true", help="run wrong cases once more")
     parser.add_argument(
         "--without-schema", action="store_true", help="go on where there is no jsonschema package"
     )
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, help="cases at the same time (default 2; busy: 1)")
     parser.add_argument("--logs", type=pathlib.Path, help="keep the runs in this new folder")
     options = parser.parse_args()
     if not shutil.which(options.leat):
         parser.error(f"there is no {options.leat}: build it first (make build)")
     options.cases = options.cases.resolve()
+    options.jobs = options.jobs or (1 if options.busy else 2)
     options.leat = str(pathlib.Path(options.leat).resolve())
     binaries = pathlib.Path(options.python).absolute().parent
     options.environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    options.environment["PYTHONPATH"] = str(ROOT / "tests" / "e2e")  # training.py
     options.environment["PATH"] = f"{binaries}:{os.environ['PATH']}"
     options.validator = Unchecked() if options.without_schema else make_validator()
     return options
@@ -328,7 +325,7 @@ def print_score(results):
 def main():
     options = parse_options()
     part, parts = map(int, options.part.split("/"))
-    cases = [case for case in read_cases(options.busy, options.cases) if options.only in case.name][
+    cases = [case for case in read_cases(options.cases) if options.only in case.name][
         part - 1 :: parts
     ]
     if not cases:
@@ -344,8 +341,6 @@ def main():
             print(title + (", one core kept busy" if options.busy else ""), flush=True)
             print(f"{'':5} {'case':26} {'expected':34} {'got':34} {'steps':>9}")
             results += run_round(cases, options, round_number)
-        if options.second_try:
-            results = second_try(results, options)
     print_score(results)
     failed = any(result.wrong for result in results)
     if made and not failed:

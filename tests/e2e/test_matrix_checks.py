@@ -6,9 +6,11 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+import types
 
+import matrix
 import pytest
-from e2e_case import Case, read_case, read_cases, read_truth
+from e2e_case import CASES, Case, read_case, read_cases, read_truth
 from e2e_checks import check_run, make_validator
 
 RIGHT = {
@@ -208,6 +210,16 @@ def test_the_matrix_is_whole():
     assert all(case.get("beside") in names for case in cases if case.get("beside"))
     assert all(case.about for case in cases)
     assert [case.name for case in cases if not case.healthy and not case.list("forbid")] == []
+
+
+def test_cases_about_the_cpu_run_alone():
+    options = types.SimpleNamespace(cases=CASES)
+    beside, alone = matrix.split_groups(matrix.group_cases(read_cases(), options))
+    names = [[case.name for case in group] for group in alone]
+    assert ["cause_cpu_oversubscribed"] in names
+    assert ["concurrent_healthy", "concurrent_starved"] in names
+    assert len(alone) < len(beside) / 3
+    assert sum(map(len, beside + alone)) == len(read_cases())
 
 
 def test_make_runs_it_thrice_and_busy():

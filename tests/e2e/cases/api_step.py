@@ -7,8 +7,6 @@ import time
 import leat
 import torch
 
-torch.set_num_threads(1)
-
 
 def shards():
     for index in range(109):
@@ -27,4 +25,4 @@ for x in leat.wrap_loader(shards()):
         weight.grad = None
     leat.step()
     steps += 1
-print(f"steps={steps}")
+print(f"steps={steps} batches={steps}")

@@ -3,16 +3,12 @@
 # e2e: mistake = 3
 """One step among many takes no batch of its own (the last one is used again)."""
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd, take_step
 
-torch.set_num_threads(1)
-data = TensorDataset(torch.randn(16 * 210, 512), torch.randint(0, 10, (16 * 210,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 210, 512)
+model = computing_net()
+optimizer = sgd(model)
 batches = iter(DataLoader(data, batch_size=16))
 
 steps = taken = 0
@@ -20,9 +16,6 @@ while steps < 211:
     if steps != 97:
         x, y = next(batches)
         taken += 1
-    loss = nn.functional.cross_entropy(model(x.repeat(6, 1)), y.repeat(6))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(model, optimizer, x.repeat(6, 1), y.repeat(6))
     steps += 1
 print(f"steps={steps} batches={taken}")

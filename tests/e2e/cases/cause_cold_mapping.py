@@ -3,20 +3,19 @@
 # e2e: line = total = int(self.rows
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Rows of a memory-mapped array that are not in the page cache: each is a major fault."""
 
 import mmap
 import os
 import random
 import tempfile
-import time
 
 import numpy
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training import Net, sgd, take_step
 
-torch.set_num_threads(1)
 ROW = 4096
 ROWS = 64 << 8  # 64 MiB
 
@@ -43,18 +42,8 @@ class Rows(Dataset):
         return samples
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.005)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.005)
+optimizer = sgd(model)
 
 steps = 0
 with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # /tmp may be memory
@@ -64,9 +53,6 @@ with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # /tmp may be memory
     os.fsync(file.fileno())  # what is dirty cannot be dropped
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     for x, y in DataLoader(Rows(file.name), batch_size=4, num_workers=2):
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x, y)
         steps += 1
 print(f"steps={steps} batches={steps}")

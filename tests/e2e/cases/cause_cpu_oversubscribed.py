@@ -2,6 +2,7 @@
 # e2e: cause = CPU_OVERSUBSCRIBED
 # e2e: says = num_workers
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Eight workers for each core, all of them computing, and a model that computes on the same cores."""
 
 import os
@@ -9,8 +10,7 @@ import os
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
+from training import train
 
 
 class Sequences(Dataset):
@@ -28,13 +28,5 @@ class Sequences(Dataset):
 cores = len(os.sched_getaffinity(0))
 loader = DataLoader(Sequences(), batch_size=8, num_workers=8 * cores)
 model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+steps = train(loader, model)
 print(f"steps={steps} batches={steps}")

@@ -2,18 +2,16 @@
 # e2e: cause = WORKER_STARTUP
 # e2e: says = persistent_workers
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Epochs of seven steps, workers forked anew for each, and a first sample that reads an index."""
 
 import json
 import pathlib
 import tempfile
-import time
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
+from training import Net, sgd, take_step
 
 
 class Indexed(Dataset):
@@ -33,27 +31,14 @@ class Indexed(Dataset):
         return torch.full((64,), float(index)), self.index[index]["label"]
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.015)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.015)
+optimizer = sgd(model)
 
 steps = 0
 with tempfile.TemporaryDirectory() as folder:
     loader = DataLoader(Indexed(folder), batch_size=8, num_workers=2)
     for _epoch in range(19):
         for x, y in loader:
-            loss = nn.functional.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            take_step(model, optimizer, x, y)
             steps += 1
 print(f"steps={steps} batches={steps}")

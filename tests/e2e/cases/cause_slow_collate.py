@@ -4,18 +4,17 @@
 # e2e: line = counts = Counter(
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Samples that only have to be looked up, and a collate_fn that counts their words one by one."""
 
 import os
 import random
-import time
 from collections import Counter
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training import Net, train
 
-torch.set_num_threads(1)
 random.seed(1)
 
 
@@ -38,26 +37,8 @@ def make_bags(samples):
     return bags, torch.tensor([label for _, label in samples])
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.006)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.006)
 cores = len(os.sched_getaffinity(0))
 loader = DataLoader(Texts(), batch_size=64, num_workers=cores, collate_fn=make_bags)
-
-steps = 0
-for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+steps = train(loader, model)
 print(f"steps={steps} batches={steps}")

@@ -8,13 +8,11 @@
 
 import subprocess
 import sys
-import time
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from training import Net, train
 
-torch.set_num_threads(1)
 RECORD = 32 * 1024
 BUCKET = """
 import os, time
@@ -36,24 +34,6 @@ class Shards(IterableDataset):
             bucket.kill()
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.012)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(Shards(), batch_size=4, num_workers=2):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+model = Net(0.012)
+steps = train(DataLoader(Shards(), batch_size=4, num_workers=2), model)
 print(f"steps={steps} batches={steps}")

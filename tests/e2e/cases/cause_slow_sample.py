@@ -4,20 +4,18 @@
 # e2e: line = image = image.convert("RGB")
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """JPEGs far larger than the model wants, decoded by as many workers as there are cores."""
 
 import os
 import pathlib
 import tempfile
-import time
 
 import numpy
 import torch
 from PIL import Image
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
+from training import Net, sgd, take_step
 
 
 class Photos(Dataset):
@@ -37,26 +35,13 @@ class Photos(Dataset):
         return pixels.flatten() / 255, index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(3 * 32 * 32, 10)
-
-    def forward(self, x):
-        time.sleep(0.006)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.006, 3 * 32 * 32, 10)
+optimizer = sgd(model)
 cores = len(os.sched_getaffinity(0))
 
 steps = 0
 with tempfile.TemporaryDirectory() as folder:
     for x, y in DataLoader(Photos(folder), batch_size=4, shuffle=True, num_workers=cores):
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x, y)
         steps += 1
 print(f"steps={steps} batches={steps}")

@@ -3,19 +3,18 @@
 # e2e: line = os.preadv(
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Samples of forty megabytes each, from a disk that is read past the cache: workers that wait."""
 
 import mmap
 import os
 import random
 import tempfile
-import time
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training import Net, sgd, take_step
 
-torch.set_num_threads(1)
 BLOCK = 1 << 20
 BLOCKS = 64
 
@@ -36,18 +35,8 @@ class Volumes(Dataset):
         return torch.full((64,), total / 10_200), index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.005)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.005)
+optimizer = sgd(model)
 
 steps = 0
 with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # /tmp may be memory
@@ -55,9 +44,6 @@ with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:  # /tmp may be memory
         file.write(os.urandom(BLOCK))
     file.flush()
     for x, y in DataLoader(Volumes(file.name), batch_size=4, num_workers=2):
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x, y)
         steps += 1
 print(f"steps={steps} batches={steps}")

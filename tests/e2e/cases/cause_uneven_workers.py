@@ -4,19 +4,18 @@
 # e2e: line = record = shard.read(RECORD)
 # e2e: share = 0.6
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """Four workers with a shard each, one of which was left compressed: all wait for its reader."""
 
 import bz2
 import os
 import pathlib
 import tempfile
-import time
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from training import Net, sgd, take_step
 
-torch.set_num_threads(1)
 RECORD = 256 * 1024
 
 
@@ -40,25 +39,12 @@ class Shards(IterableDataset):
                     yield pixels / 255, index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.007)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.007)
+optimizer = sgd(model)
 
 steps = 0
 with tempfile.TemporaryDirectory() as folder:
     for x, y in DataLoader(Shards(folder), batch_size=4, num_workers=4):
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x, y)
         steps += 1
 print(f"steps={steps} batches={steps}")

@@ -2,14 +2,13 @@
 # e2e: cause = WORKER_STARTUP
 # e2e: says = persistent_workers
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """A dataset with 500 MB of articles, pickled to each of two workers that are spawned anew for each
 epoch."""
 
-import time
-
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training import Net, sgd, take_step
 
 
 class Articles(Dataset):
@@ -23,28 +22,14 @@ class Articles(Dataset):
         return torch.full((64,), float(len(self.articles[index]))), index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.015)
-        return self.body(x)
-
-
 def main():
-    torch.set_num_threads(1)
-    model = Net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model = Net(0.015)
+    optimizer = sgd(model)
     loader = DataLoader(Articles(), batch_size=8, num_workers=2, multiprocessing_context="spawn")
     steps = 0
     for _epoch in range(3):
         for x, y in loader:
-            loss = nn.functional.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            take_step(model, optimizer, x, y)
             steps += 1
     print(f"steps={steps} batches={steps}")
 

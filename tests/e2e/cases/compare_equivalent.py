@@ -9,37 +9,16 @@
 machine whose load changes between the two, undecided is right too; a change never is."""
 
 import argparse
-import time
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import Net, in_memory, train
 
-torch.set_num_threads(1)
 parser = argparse.ArgumentParser()
 parser.add_argument("--work-ms", type=float, required=True)
 options = parser.parse_args()
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(options.work_ms / 1000)
-        return self.body(x)
-
-
-data = TensorDataset(torch.randn(8 * 151, 64), torch.randint(0, 10, (8 * 151,)))
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(data, batch_size=8):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+data = in_memory(8 * 151)
+model = Net(options.work_ms / 1000)
+steps = train(DataLoader(data, batch_size=8), model)
 print(f"steps={steps}")

@@ -4,22 +4,16 @@
 """torch.compile (twice: the last batch is smaller) costs seconds in two steps, named apart."""
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd, take_step
 
-torch.set_num_threads(1)
-data = TensorDataset(torch.randn(16 * 210 + 5, 512), torch.randint(0, 10, (16 * 210 + 5,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 210 + 5, 512)
+model = computing_net()
+optimizer = sgd(model)
 compiled = torch.compile(model, backend="aot_eager")
 
 steps = 0
 for x, y in DataLoader(data, batch_size=16):
-    loss = nn.functional.cross_entropy(compiled(x.repeat(6, 1)), y.repeat(6))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(compiled, optimizer, x.repeat(6, 1), y.repeat(6))
     steps += 1
 print(f"steps={steps} batches={steps}")

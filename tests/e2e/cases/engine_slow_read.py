@@ -2,29 +2,17 @@
 # e2e: cause = SLOW_READ, TOO_FEW_THREADS
 # e2e: says = leat's loader: reading takes
 # e2e: forbid = WAIT_HEAVY
+# e2e: cores = all
 """leat's own loader with one thread over rows that lie scattered in a file (Fortran order)."""
 
 import pathlib
 import tempfile
-import time
 
 import leat
 import numpy
-import torch
-from torch import nn
+from training import Net, sgd
 
-torch.set_num_threads(1)
 ROWS, WIDTH = 48 * 1024, 512
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(WIDTH, 10)
-
-    def forward(self, x):
-        time.sleep(0.002)
-        return self.body(x)
 
 
 folder = tempfile.TemporaryDirectory()
@@ -32,8 +20,8 @@ path = pathlib.Path(folder.name) / "x.npy"
 numpy.save(path, numpy.asfortranarray(numpy.ones((ROWS, WIDTH), dtype=numpy.float32)))
 loader = leat.DataLoader(leat.data.Npy(path), batch_size=1024, shuffle=True, num_threads=1)
 assert loader.plan().runs_in_c
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.002, WIDTH, 10)
+optimizer = sgd(model)
 
 steps = 0
 for _epoch in range(5):

@@ -8,9 +8,8 @@ import time
 import leat
 import torch
 from torch import nn
-from torch.utils.data import Sampler, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import Sampler
+from training import in_memory, train
 
 
 class Thoughtful(Sampler):
@@ -27,18 +26,9 @@ class Thoughtful(Sampler):
             yield i
 
 
-data = TensorDataset(torch.randn(256 * 101, 64), torch.randint(0, 10, (256 * 101,)))
+data = in_memory(256 * 101)
 loader = leat.DataLoader(data, batch_size=256, sampler=Thoughtful(len(data)))
 assert loader.plan().runs_in_c
 model = nn.Linear(64, 10)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for _epoch in range(3):
-    for x, y in loader:
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        steps += 1
+steps = train(loader, model, epochs=3)
 print(f"steps={steps} batches={steps}")

@@ -8,9 +8,8 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader, Dataset
+from training import computing_net, in_memory, sgd, take_step
 
 
 class SlowValidation(Dataset):
@@ -22,13 +21,11 @@ class SlowValidation(Dataset):
         return torch.randn(512), index % 10
 
 
-train = TensorDataset(torch.randn(16 * 311, 512), torch.randint(0, 10, (16 * 311,)))
+train = in_memory(16 * 311, 512)
 loader = DataLoader(train, batch_size=16)
 val_loader = DataLoader(SlowValidation(), batch_size=4, shuffle=True)
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = 0
 for x, y in loader:
@@ -36,9 +33,6 @@ for x, y in loader:
         with torch.no_grad():
             val_x, val_y = next(iter(val_loader))
             nn.functional.cross_entropy(model(val_x), val_y)
-    loss = nn.functional.cross_entropy(model(x.repeat(6, 1)), y.repeat(6))
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(model, optimizer, x.repeat(6, 1), y.repeat(6))
     steps += 1
 print(f"steps={steps}")

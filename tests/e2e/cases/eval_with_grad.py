@@ -8,9 +8,8 @@ import time
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader, Dataset
+from training import computing_net, in_memory, sgd, take_step
 
 
 class SlowValidation(Dataset):
@@ -22,21 +21,16 @@ class SlowValidation(Dataset):
         return torch.randn(512), index
 
 
-train = TensorDataset(torch.randn(16 * 103, 512), torch.randint(0, 10, (16 * 103,)))
-loader = DataLoader(train, batch_size=16)
+train_set = in_memory(16 * 103, 512)
+loader = DataLoader(train_set, batch_size=16)
 val_loader = DataLoader(SlowValidation(), batch_size=2)
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = 0
 for _epoch in range(3):
     for x, y in loader:
-        loss = nn.functional.cross_entropy(model(x.repeat(6, 1)), y.repeat(6))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x.repeat(6, 1), y.repeat(6))
         steps += 1
         if steps == 307:
             break

@@ -4,9 +4,8 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd
 
 
 class Fussy(torch.autograd.Function):
@@ -22,11 +21,9 @@ class Fussy(torch.autograd.Function):
         return grad, None
 
 
-data = TensorDataset(torch.randn(16 * 165, 512), torch.randint(0, 10, (16 * 165,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 165, 512)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = skipped = 0
 for i, (x, y) in enumerate(DataLoader(data, batch_size=16)):

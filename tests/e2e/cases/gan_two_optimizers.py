@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.set_num_threads(1)
 data = TensorDataset(torch.randn(16 * 137, 256))
 generator = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 256))
 discriminator = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 1))

@@ -7,7 +7,6 @@
 import torch
 from torch import nn
 
-torch.set_num_threads(1)
 torch.manual_seed(7)
 tokens = torch.randint(0, 96, (50_000,))
 block_size, batch_size = 64, 12

@@ -4,14 +4,12 @@
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd
 
-torch.set_num_threads(1)
-data = TensorDataset(torch.randn(16 * 127, 512), torch.randint(0, 10, (16 * 127,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 127, 512)
+model = computing_net()
+optimizer = sgd(model)
 scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
 
 steps = skipped = 0

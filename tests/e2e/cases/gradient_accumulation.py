@@ -2,17 +2,14 @@
 # e2e: healthy = yes
 """Four micro-batches to an optimizer step: steps are the optimizer's, not the loader's."""
 
-import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd
 
-torch.set_num_threads(1)
 accumulate = 4
-data = TensorDataset(torch.randn(16 * 4 * 61, 512), torch.randint(0, 10, (16 * 4 * 61,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 4 * 61, 512)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = 0
 for i, (x, y) in enumerate(DataLoader(data, batch_size=16)):

@@ -3,24 +3,11 @@
 # e2e: says = backward
 """A plain multi-layer perceptron, data in memory: the backward is twice the forward."""
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, train
 
-torch.set_num_threads(1)
-data = TensorDataset(torch.randn(16 * 199, 512), torch.randint(0, 10, (16 * 199,)))
+data = in_memory(16 * 199, 512)
 loader = DataLoader(data, batch_size=16, shuffle=True)
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in loader:
-    x, y = x.repeat(8, 1), y.repeat(8)
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+model = computing_net()
+steps = train(loader, model, repeat=8)
 print(f"steps={steps}")

@@ -3,46 +3,12 @@
 # e2e: forbid = WAIT_HEAVY, INTERMITTENT_STALL
 """Persistent workers over two epochs, too slow in both: not a matter of their start-up."""
 
-import time
+from torch.utils.data import DataLoader
+from training import Net, Records, train
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
-
-
-class Records(Dataset):
-    def __len__(self):
-        return 4 * 42
-
-    def __getitem__(self, index):
-        time.sleep(0.03)
-        return torch.randn(64), index % 10
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.012)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-loader = DataLoader(Records(), batch_size=4, num_workers=2, persistent_workers=True)
-
-steps = 0
-for _epoch in range(2):
-    for x, y in loader:
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        steps += 1
-        if steps == 83:
-            break
+model = Net(0.012)
+loader = DataLoader(
+    Records(4 * 42, sample_s=0.03), batch_size=4, num_workers=2, persistent_workers=True
+)
+steps = train(loader, model, epochs=2, max_steps=83)
 print(f"steps={steps} batches={steps}")

@@ -10,41 +10,23 @@
 import os
 import time
 
-import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
+from training import Net, in_memory, print_rank, sgd, start_ranks, take_step
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.04)
-        return self.body(x)
-
-
-data = TensorDataset(torch.randn(8 * 2 * 500, 64), torch.randint(0, 10, (8 * 2 * 500,)))
+rank = start_ranks()
+data = in_memory(8 * 2 * 500)
 loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
-model = DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = DistributedDataParallel(Net(0.04))
+optimizer = sgd(model)
 
 steps = 0
 for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(model, optimizer, x, y)
     steps += 1
     if steps == 59:
-        os.write(1, f"rank={rank} steps={steps}\n".encode())
+        print_rank(rank, steps)
         dist.barrier()
         if rank == 0:
             os.write(1, b"press Ctrl-C\n")

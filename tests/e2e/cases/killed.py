@@ -7,43 +7,16 @@
 
 import os
 import signal
-import time
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
+from training import Net, Records, sgd, take_step
 
-torch.set_num_threads(1)
-
-
-class Records(Dataset):
-    def __len__(self):
-        return 4 * 500
-
-    def __getitem__(self, index):
-        time.sleep(0.008)
-        return torch.randn(64), index % 10
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.01)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.01)
+optimizer = sgd(model)
 
 steps = 0
-for x, y in DataLoader(Records(), batch_size=4):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+for x, y in DataLoader(Records(4 * 500, sample_s=0.008), batch_size=4):
+    take_step(model, optimizer, x, y)
     steps += 1
     if steps == 61:
         print(f"steps={steps}", flush=True)

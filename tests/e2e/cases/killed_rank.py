@@ -9,52 +9,24 @@
 
 import os
 import signal
-import time
 
-import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler
+from training import Net, Records, print_rank, sgd, start_ranks, take_step
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-
-
-class Records(Dataset):
-    def __len__(self):
-        return 4 * 2 * 500
-
-    def __getitem__(self, index):
-        time.sleep(0.01)
-        return torch.randn(64), index % 10
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.01)
-        return self.body(x)
-
-
-data = Records()
+rank = start_ranks()
+data = Records(4 * 2 * 500, sample_s=0.01)
 loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data))
-model = DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = DistributedDataParallel(Net(0.01))
+optimizer = sgd(model)
 
 steps = 0
 for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(model, optimizer, x, y)
     steps += 1
     if steps == 61:
-        os.write(1, f"rank={rank} steps={steps}\n".encode())
+        print_rank(rank, steps)
         dist.barrier()  # rank 0 has said its count, too
         if rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -4,42 +4,9 @@
 # e2e: launch = bash launch_bash.sh
 """Started by a shell script, as on most clusters."""
 
-import time
+from torch.utils.data import DataLoader
+from training import Net, Records, train
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
-
-
-class Records(Dataset):
-    def __len__(self):
-        return 4 * 71
-
-    def __getitem__(self, index):
-        time.sleep(0.01)
-        return torch.randn(64), index % 10
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.01)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(Records(), batch_size=4):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+model = Net(0.01)
+steps = train(DataLoader(Records(4 * 71, sample_s=0.01), batch_size=4), model)
 print(f"steps={steps}")

@@ -2,44 +2,22 @@
 # e2e: cause = NO_OVERLAP
 # e2e: forbid = WAIT_HEAVY
 # e2e: launch = module
-"""Started by python3 -m."""
+"""An IterableDataset that parses slowly in the training process, which python3 -m started."""
 
 import time
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader, IterableDataset
+from training import Net, train
 
 
-class Records(Dataset):
-    def __len__(self):
-        return 4 * 73
-
-    def __getitem__(self, index):
-        time.sleep(0.01)
-        return torch.randn(64), index % 10
+class Stream(IterableDataset):
+    def __iter__(self):
+        for index in range(4 * 73):
+            time.sleep(0.01)
+            yield torch.randn(64), index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.01)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(Records(), batch_size=4):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
-print(f"steps={steps}")
+model = Net(0.01)
+steps = train(DataLoader(Stream(), batch_size=4), model, torch.optim.Adam(model.parameters()))
+print(f"steps={steps} batches={steps}")

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.set_num_threads(1)
 data = TensorDataset(torch.randn(16 * 67, 512), torch.randn(16 * 67, 1))
 model = nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 1))
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4, history_size=4)

@@ -5,14 +5,12 @@
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from training import computing_net, in_memory, sgd
 
-torch.set_num_threads(1)
-labelled = TensorDataset(torch.randn(8 * 131, 512), torch.randint(0, 10, (8 * 131,)))
+labelled = in_memory(8 * 131, 512)
 unlabelled = TensorDataset(torch.randn(8 * 131, 512))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = 0
 pairs = zip(DataLoader(labelled, batch_size=8), DataLoader(unlabelled, batch_size=8))

@@ -6,10 +6,8 @@
 import time
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader, Dataset
+from training import Net, in_memory, sgd, take_step
 
 
 class Unlabelled(Dataset):
@@ -21,27 +19,14 @@ class Unlabelled(Dataset):
         return torch.randn(64)
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.006)
-        return self.body(x)
-
-
-labelled = TensorDataset(torch.randn(4 * 107, 64), torch.randint(0, 10, (4 * 107,)))
+labelled = in_memory(4 * 107)
 labelled_loader = DataLoader(labelled, batch_size=4)
 unlabelled_loader = DataLoader(Unlabelled(), batch_size=4)
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+model = Net(0.006)
+optimizer = sgd(model)
 
 steps = 0
 for (x, y), u in zip(labelled_loader, unlabelled_loader):
-    loss = nn.functional.cross_entropy(model(x), y) + model(u).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+    take_step(model, optimizer, x, y) + model(u).square().mean()
     steps += 1
 print(f"steps={steps} batches={2 * steps}")

@@ -5,11 +5,9 @@
 
 import time
 
-import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.set_num_threads(1)
+from torch.utils.data import DataLoader
+from training import in_memory, train
 
 
 class Net(nn.Module):
@@ -26,15 +24,7 @@ class Net(nn.Module):
         return self.body(x)
 
 
-data = TensorDataset(torch.randn(8 * 31, 64), torch.randint(0, 10, (8 * 31,)))
+data = in_memory(8 * 31)
 model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(data, batch_size=8):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+steps = train(DataLoader(data, batch_size=8), model)
 print(f"steps={steps}")

@@ -5,40 +5,16 @@
 
 import time
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-torch.set_num_threads(1)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.035)
-        return self.body(x)
+from torch.utils.data import DataLoader
+from training import Net, in_memory, train
 
 
 def open_archive(worker_id):
     time.sleep(1.2)
 
 
-data = TensorDataset(torch.randn(8 * 73, 64), torch.randint(0, 10, (8 * 73,)))
+data = in_memory(8 * 73)
 loader = DataLoader(data, batch_size=8, num_workers=1, worker_init_fn=open_archive)
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for _epoch in range(3):
-    for x, y in loader:
-        loss = nn.functional.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        steps += 1
-        if steps == 211:
-            break
+model = Net(0.035)
+steps = train(loader, model, epochs=3, max_steps=211)
 print(f"steps={steps} batches={steps}")

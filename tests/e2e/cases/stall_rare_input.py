@@ -5,10 +5,8 @@
 import time
 
 import torch
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-
-torch.set_num_threads(1)
+from training import Net, train
 
 
 class Records(Dataset):
@@ -21,24 +19,6 @@ class Records(Dataset):
         return torch.zeros(64), index % 10
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.012)
-        return self.body(x)
-
-
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in DataLoader(Records(), batch_size=8):
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
+model = Net(0.012)
+steps = train(DataLoader(Records(), batch_size=8), model)
 print(f"steps={steps} batches={steps}")

@@ -5,43 +5,13 @@
 # e2e: forbid = INPUT_STRAGGLER, INPUT_BOUND
 """Rank 0 has the slower forward (a throttled device); rank 1 waits for it under DDP."""
 
-import os
-import time
-
-import torch
-import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
+from training import Net, finish_ranks, in_memory, start_ranks, train
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.06 if rank == 0 else 0.02)
-        return self.body(x)
-
-
-data = TensorDataset(torch.randn(8 * 2 * 61, 64), torch.randint(0, 10, (8 * 2 * 61,)))
+rank = start_ranks()
+data = in_memory(8 * 2 * 61)
 loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
-model = DistributedDataParallel(Net())
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
-os.write(1, f"rank={rank} steps={steps}\n".encode())
-# Gloo's threads first let go of the last gradients: torch may abort at its exit otherwise.
-time.sleep(0.5)
-dist.destroy_process_group()
+model = DistributedDataParallel(Net(0.06 if rank == 0 else 0.02))
+steps = train(loader, model)
+finish_ranks(rank, steps)

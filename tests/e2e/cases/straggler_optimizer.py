@@ -6,18 +6,14 @@
 # e2e: forbid = INPUT_STRAGGLER
 """Rank 1 spends 40 ms more in its optimizer than rank 0, which waits for it in the backward."""
 
-import os
 import time
 
 import torch
-import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler
+from training import Net, finish_ranks, in_memory, start_ranks, train
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
+rank = start_ranks()
 
 
 class SlowSGD(torch.optim.SGD):
@@ -27,29 +23,8 @@ class SlowSGD(torch.optim.SGD):
         return super().step(closure)
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Linear(64, 10)
-
-    def forward(self, x):
-        time.sleep(0.02)
-        return self.body(x)
-
-
-data = TensorDataset(torch.randn(8 * 2 * 67, 64), torch.randint(0, 10, (8 * 2 * 67,)))
+data = in_memory(8 * 2 * 67)
 loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
-model = DistributedDataParallel(Net())
-optimizer = SlowSGD(model.parameters(), lr=0.01)
-
-steps = 0
-for x, y in loader:
-    loss = nn.functional.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    steps += 1
-os.write(1, f"rank={rank} steps={steps}\n".encode())
-# Gloo's threads first let go of the last gradients: torch may abort at its exit otherwise.
-time.sleep(0.5)
-dist.destroy_process_group()
+model = DistributedDataParallel(Net(0.02))
+steps = train(loader, model, SlowSGD(model.parameters(), lr=0.01))
+finish_ranks(rank, steps)

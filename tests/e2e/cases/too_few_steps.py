@@ -7,6 +7,7 @@ import time
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from training import sgd
 
 
 class Records(Dataset):
@@ -19,7 +20,7 @@ class Records(Dataset):
 
 
 model = nn.Linear(64, 10)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+optimizer = sgd(model)
 
 steps = 0
 for x, y in DataLoader(Records(), batch_size=4):

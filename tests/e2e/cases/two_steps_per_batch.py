@@ -3,25 +3,18 @@
 # e2e: mistake = 3
 """Every batch is used for two optimizer steps: half of the steps have no fetch."""
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from training import computing_net, in_memory, sgd, take_step
 
-torch.set_num_threads(1)
-data = TensorDataset(torch.randn(16 * 100, 512), torch.randint(0, 10, (16 * 100,)))
-model = nn.Sequential(
-    nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
-)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = in_memory(16 * 100, 512)
+model = computing_net()
+optimizer = sgd(model)
 
 steps = taken = 0
 for x, y in DataLoader(data, batch_size=16):
     taken += 1
     for _ in range(2):
-        loss = nn.functional.cross_entropy(model(x.repeat(6, 1)), y.repeat(6))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        take_step(model, optimizer, x.repeat(6, 1), y.repeat(6))
         steps += 1
         if steps == 199:
             break
