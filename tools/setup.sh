@@ -60,6 +60,7 @@ look() {
     need libjansson-dev has_library jansson
     need libcmocka-dev has_library cmocka
     need libdeflate-dev has_library libdeflate
+    need liblmdb-dev has_library lmdb
     need zlib1g-dev has_library zlib # SQLite, linked statically, wants it; shards in gz
     need python3 has "$PYTHON"
     need python3-dev has_headers

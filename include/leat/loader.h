@@ -287,12 +287,12 @@ struct leat_codec {
     int variable; /* ARRAY, NPY: the first dimension differs, `shape` is of one row */
 };
 
-/* The values of an LMDB file, one a sample, in LMDB's order of keys: a field "value", and "key" in
- * front of it where asked for. The file is read by a reader of the format that checks every number,
- * not by liblmdb; no lock is taken and nothing is written. A writer that ends a transaction while
- * the file is in use makes reading fail: its pages may be used again. Several values for a key
- * (DUPSORT) are refused. Takes 16 bytes of memory for each leaf page; opening looks at each of
- * them. LMDB has no checksums: damage inside a value cannot be seen. */
+/* The values of an LMDB file, one a sample, in the order of LMDB's keys: a field "value", and "key"
+ * before it when asked for. liblmdb opens the file read-only and without locks; nothing is written.
+ * A writer that ends a transaction while the file is in use makes reading fail: its pages may be
+ * used again. Several values for a key (DUPSORT) are refused. Opening goes over all entries and
+ * keeps 24 bytes for each. A damaged file gets liblmdb's checks, which are few: it can crash the
+ * process, or give wrong bytes, since LMDB has no checksums. A file cut short is refused. */
 struct leat_lmdb_key {
     const void *bytes;
     size_t count;

@@ -21,9 +21,9 @@ class Lmdb(Values):
     skip    keys that are no samples; those that are not there do no harm
 
     Keys in ASCII of one width ("00000042") or big endian come in the order of their numbers; others
-    in that of their bytes. The file is read without liblmdb and without a lock: a writer that ends
-    a transaction meanwhile makes reading fail. Of damage, LMDB has no checksums to find it by:
-    inside of a value it cannot be seen.
+    in that of their bytes. The file is opened read-only and without a lock: a writer that ends a
+    transaction meanwhile makes reading fail. liblmdb trusts its files: a damaged one can crash the
+    process or give wrong bytes.
     """
 
     def __init__(self, path, value="bytes", *, keys=False, db=None, skip=NO_SAMPLES):

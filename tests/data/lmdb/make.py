@@ -1,5 +1,5 @@
 """Writes the LMDB files beside this one, with LMDB itself: byte k of value i is (i + k) % 256, and
-key i is "%08d" % i. The fuzz target "lmdb" replays copies of them.
+key i is "%08d" % i.
 
 python tests/data/lmdb/make.py
 """
@@ -12,7 +12,6 @@ import tempfile
 import lmdb
 
 HERE = pathlib.Path(__file__).parent
-CORPUS = HERE.parent.parent / "fuzz" / "corpus" / "lmdb"
 
 
 def key(i):
@@ -32,7 +31,6 @@ def write(name, fill, **options):
     env.copy(folder + "/copy", compact=True)
     env.close()
     shutil.copyfile(folder + "/copy/data.mdb", HERE / f"{name}.mdb")
-    shutil.copyfile(folder + "/copy/data.mdb", CORPUS / name)
     shutil.rmtree(folder)
 
 
@@ -83,7 +81,6 @@ def empty(env):
 
 
 def main():
-    CORPUS.mkdir(exist_ok=True)
     for fill in (small, deep, big, named, duplicates, integers, empty):
         write(fill.__name__, fill)
 

@@ -1,54 +1,71 @@
-/* lmdb.c: the values of an LMDB file, one a sample, in LMDB's order of keys.
+/* lmdb.c: the values of an LMDB file, one a sample, in the order of LMDB's keys.
  *
- * Fields: "value", and "key" in front of it where it is asked for. Keys that are no samples (a
- * length, a list of keys) are left out: their places are few, are found once by name, and are
- * stepped over when a sample's entry is looked up.
+ * liblmdb finds a value by its key, a loader by its number. So a cursor goes once over all entries
+ * when the file is opened, and their addresses in the mapping are kept: 24 bytes per sample. After
+ * that, threads read the mapping and liblmdb is asked only for the number of the last transaction.
  *
- * Values are always copied, also of variable fields: a writer may use the pages again once the look
- * at the txnid that follows the copy is past.
+ * Fields: "value", and "key" before it when asked for. Entries whose keys are in `skip` (a length,
+ * a list of keys) are not samples.
+ *
+ * The environment is opened read-only and without locks (MDB_NOLOCK), so nothing is written, and a
+ * writer does not know of this reader: after its next transaction it may use our pages again. Every
+ * read therefore checks, before and after, that the last transaction is the one that was opened,
+ * and values are copied before the second check. liblmdb forbids a second environment of one file
+ * in a process because closing the one drops the other's lock; without locks there is none to drop.
+ *
+ * After fork() the child has the mapping too, and none of the calls below depends on the process.
+ *
+ * Not detected: damage. liblmdb trusts its files, and LMDB has no checksums. A file shorter than
+ * its own count of pages is refused; any other damage gives other bytes or ends the process.
  */
 #include "load/codec/codec.h"
-#include "lmdb_tree.h"
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "load/source.h"
 
+#include <lmdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#define BLOCK 64 /* entries that are looked up together */
-#define AHEAD 8  /* values whose memory is under way while one is copied */
+#define AHEAD         8   /* values that are prefetched while one is copied */
+#define PREFETCH_MOST 512 /* bytes of a value; within a page the hardware goes on by itself */
+#define LINE_BYTES    64
+#define PAGE_BYTES    4096
+
+struct entry {
+    const uint8_t *key, *value; /* in the mapping */
+    uint32_t value_bytes;
+    uint16_t key_bytes;
+};
 
 struct lmdb_source {
     struct leat_source base;
-    struct lmdb_tree tree;
+    char *path; /* owned */
+    MDB_env *env;
+    MDB_txn *txn; /* open as long as the source */
+    uint64_t txnid, file_bytes;
     struct codec key, value;
     int with_keys;
-    int64_t *skipped; /* owned; numbers of entries that are no samples, ascending */
-    size_t skipped_count;
+    struct entry *entries; /* owned; one per sample */
+    size_t count, capacity;
 };
 
-/* The entry of a sample. */
-static int64_t entry_of(const struct lmdb_source *l, int64_t sample)
-{
-    for (size_t i = 0; i < l->skipped_count && l->skipped[i] <= sample; i++)
-        sample++;
-    return sample;
-}
-
-/* "data.mdb, key "00000012": the value is …" */
-static void report_bad(const struct lmdb_source *l, const struct lmdb_item *item, size_t place,
+/* ---- reading -----------------------------------------------------------------------------------
+ */
+/* data.mdb, key "00000012": the value is ... */
+static void report_bad(const struct lmdb_source *l, const struct entry *entry, size_t place,
                        int code, const struct leat_err *why, struct source_report *report)
 {
     char text[sizeof why->text], key[64];
-    size_t length = strlen(l->tree.file.path), most = 100; /* of a long path the end tells more */
-    const char *path = l->tree.file.path + (length > most ? length - most : 0);
-    size_t bytes = item->key_bytes < sizeof key - 1 ? item->key_bytes : sizeof key - 1;
+    size_t length = strlen(l->path), most = 100; /* of a long path the end says more */
+    size_t bytes = entry->key_bytes < sizeof key - 1 ? entry->key_bytes : sizeof key - 1;
     for (size_t i = 0; i < bytes; i++)
-        key[i] = item->key[i] >= ' ' && item->key[i] < 127 ? (char)item->key[i] : '?';
+        key[i] = entry->key[i] >= ' ' && entry->key[i] < 127 ? (char)entry->key[i] : '?';
     key[bytes] = 0;
-    snprintf(text, sizeof text, "%s, key \"%s\": %.300s", path, key, why->text);
+    snprintf(text, sizeof text, "%s, key \"%s\": %.300s",
+             l->path + (length > most ? length - most : 0), key, why->text);
     report->bad(report, place, code, text);
 }
 
@@ -60,172 +77,252 @@ static uint8_t *place_of(const struct leat_source *source, const struct source_r
     return request->places[field] + i * bytes;
 }
 
-static void read_item(const struct lmdb_source *l, const struct source_request *request,
-                      const struct lmdb_item *item, size_t place, struct source_report *report)
+static void read_entry(const struct lmdb_source *l, const struct source_request *request,
+                       const struct entry *entry, size_t place, struct source_report *report)
 {
     struct leat_err why = {""};
     uint32_t f = 0;
     int failed = 0;
     if (l->with_keys)
-        failed = codec_decode(&l->key, item->key, item->key_bytes, 0, request,
+        failed = codec_decode(&l->key, entry->key, entry->key_bytes, 0, request,
                               place_of(&l->base, request, f++, place), &why);
     if (!failed)
-        failed = codec_decode(&l->value, item->value, item->value_bytes, 0, request,
+        failed = codec_decode(&l->value, entry->value, entry->value_bytes, 0, request,
                               place_of(&l->base, request, f, place), &why);
     if (failed < 0)
-        report_bad(l, item, place, failed, &why, report);
+        report_bad(l, entry, place, failed, &why, report);
 }
 
-static int check_writer(const struct lmdb_source *l, struct leat_err *err)
+/* The first lines of a value and one of its next page, whose address the processor must look up. */
+static void prefetch(const struct entry *entry)
 {
-    if (lmdb_tree_is_current(&l->tree))
-        return 0;
-    return err_set(err, -LEAT_E_CORRUPT,
-                   "%s was written to, or cut short, while it was read: its pages may hold "
-                   "something else by now. Open it again, or read a copy.",
-                   l->tree.file.path);
+    for (size_t at = 0; at < PREFETCH_MOST && at < entry->value_bytes; at += LINE_BYTES)
+        __builtin_prefetch(entry->value + at);
+    if (entry->value_bytes > PAGE_BYTES)
+        __builtin_prefetch(entry->value + PAGE_BYTES);
 }
 
-/* The entries of `count` samples, each with a value or, where it is NULL, reported as bad. */
-static void find_items(const struct lmdb_source *l, uint64_t extent, const int64_t *samples,
-                       size_t count, size_t first_place, struct lmdb_item *ret_items,
-                       struct source_report *report)
+/* The file must be as long as it was before the pages of the metas are looked at. */
+static int check_unchanged(const struct lmdb_source *l, struct leat_err *err)
 {
-    const struct lmdb_leaf *leaf[BLOCK];
-    int64_t entry[BLOCK];
-    for (size_t i = 0; i < count; i++) {
-        entry[i] = entry_of(l, samples[i]);
-        leaf[i] = lmdb_tree_leaf(&l->tree, entry[i]);
-    }
-    for (size_t i = 0; i < count; i++)
-        lmdb_tree_fetch_node(&l->tree, extent, leaf[i], entry[i]);
-    for (size_t i = 0; i < count; i++)
-        lmdb_tree_fetch_page(&l->tree, extent, leaf[i], entry[i]);
-    for (size_t i = 0; i < count; i++) {
-        struct leat_err why;
-        int bad = lmdb_tree_item(&l->tree, extent, leaf[i], entry[i], &ret_items[i], &why);
-        if (bad < 0) {
-            ret_items[i] = (struct lmdb_item){0};
-            report->bad(report, first_place + i, bad, why.text);
-        }
-    }
-}
-
-static void read_block(const struct lmdb_source *l, uint64_t extent,
-                       const struct source_request *request, size_t first, size_t count,
-                       struct source_report *report)
-{
-    struct lmdb_item item[BLOCK];
-    find_items(l, extent, request->indices + first, count, first, item, report);
-    for (size_t i = 0; i < count && i < AHEAD; i++)
-        lmdb_tree_fetch_value(&l->tree, &item[i]);
-    for (size_t i = 0; i < count; i++) {
-        if (i + AHEAD < count)
-            lmdb_tree_fetch_value(&l->tree, &item[i + AHEAD]);
-        if (item[i].value)
-            read_item(l, request, &item[i], first + i, report);
-    }
+    struct stat info;
+    MDB_envinfo env;
+    int fd;
+    if (mdb_env_get_fd(l->env, &fd) || fstat(fd, &info) < 0 ||
+        (uint64_t)info.st_size < l->file_bytes)
+        return err_set(err, -LEAT_E_CORRUPT, "%s was cut short while it was in use.", l->path);
+    if (mdb_env_info(l->env, &env) || env.me_last_txnid != l->txnid)
+        return err_set(err, -LEAT_E_CORRUPT,
+                       "%s was written to while it was in use: its pages may hold something else "
+                       "by now. Open it again, or read a copy.",
+                       l->path);
+    return 0;
 }
 
 static int read_values(struct leat_source *source, const struct source_request *request,
                        struct source_report *report, struct leat_err *err)
 {
     const struct lmdb_source *l = (const struct lmdb_source *)source;
-    uint64_t extent = mapped_file_extent(&l->tree.file);
-    int failed = check_writer(l, err);
+    int failed = check_unchanged(l, err);
     if (failed < 0)
         return failed;
-    for (size_t first = 0; first < request->count; first += BLOCK) {
-        size_t left = request->count - first;
-        read_block(l, extent, request, first, left < BLOCK ? left : BLOCK, report);
+    for (size_t i = 0; i < request->count; i++)
+        __builtin_prefetch(&l->entries[request->indices[i]]);
+    for (size_t i = 0; i < request->count && i < AHEAD; i++)
+        prefetch(&l->entries[request->indices[i]]);
+    for (size_t i = 0; i < request->count; i++) {
+        if (i + AHEAD < request->count)
+            prefetch(&l->entries[request->indices[i + AHEAD]]);
+        read_entry(l, request, &l->entries[request->indices[i]], i, report);
     }
-    return check_writer(l, err);
+    return check_unchanged(l, err);
 }
 
-/* Field 0 is the key where there are two. */
+/* Field 0 is the key when there are two. */
 static int find_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,
                         int64_t *ret_lengths, struct leat_err *err)
 {
     const struct lmdb_source *l = (const struct lmdb_source *)source;
-    uint64_t extent = mapped_file_extent(&l->tree.file);
     for (size_t i = 0; i < count; i++) {
-        struct lmdb_item item;
-        int failed = lmdb_tree_at(&l->tree, extent, entry_of(l, first + (int64_t)i), &item, err);
-        if (failed < 0)
-            return failed;
-        ret_lengths[i] = l->with_keys && field == 0 ? codec_items(&l->key, item.key_bytes)
-                                                    : codec_items(&l->value, item.value_bytes);
+        const struct entry *entry = &l->entries[first + (int64_t)i];
+        ret_lengths[i] = l->with_keys && field == 0 ? codec_items(&l->key, entry->key_bytes)
+                                                    : codec_items(&l->value, entry->value_bytes);
     }
-    return check_writer(l, err);
+    return 0;
 }
 
-static void close_tree(struct leat_source *source)
+static void close_source(struct leat_source *source)
 {
     struct lmdb_source *l = (struct lmdb_source *)source;
     codec_done(&l->key);
     codec_done(&l->value);
-    mem_free(l->skipped);
-    lmdb_tree_close(&l->tree);
+    if (l->txn)
+        mdb_txn_abort(l->txn);
+    if (l->env)
+        mdb_env_close(l->env);
+    mem_free(l->entries);
+    mem_free(l->path);
 }
 
 static const struct source_ops with_lengths = {
-    .read = read_values, .lengths = find_lengths, .done = close_tree};
-static const struct source_ops without_lengths = {.read = read_values, .done = close_tree};
+    .read = read_values, .lengths = find_lengths, .done = close_source};
+static const struct source_ops without_lengths = {.read = read_values, .done = close_source};
 
-/* ---- Opening. */
-
-static int ascending(const void *a, const void *b)
+/* ---- opening -----------------------------------------------------------------------------------
+ */
+static int refuse(const struct lmdb_source *l, int code, struct leat_err *err)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    if (code == MDB_INVALID || code == MDB_VERSION_MISMATCH)
+        return err_set(err, -LEAT_E_FOREIGN, "%s is not an LMDB file of this version (%s).",
+                       l->path, mdb_strerror(code));
+    return err_set(err, code > 0 ? -code : -LEAT_E_CORRUPT, "%s: %s.", l->path, mdb_strerror(code));
 }
 
-static int find_skipped(struct lmdb_source *l, const struct leat_lmdb *asked, struct leat_err *err)
+/* liblmdb would map a file that has fewer pages than it says, and reading one ends the process. */
+static int check_size(struct lmdb_source *l, struct leat_err *err)
 {
-    if (!asked->skip_count || l->tree.integer_keys)
-        return 0;
-    if (!(l->skipped = mem_alloc_array(asked->skip_count, sizeof *l->skipped)))
-        return err_set(err, -ENOMEM, "No memory for the keys to leave out.");
-    for (size_t i = 0; i < asked->skip_count; i++) {
-        int64_t number;
-        int failed =
-            lmdb_tree_find(&l->tree, asked->skip[i].bytes, asked->skip[i].count, &number, err);
-        if (failed < 0)
-            return failed;
-        int known = number < 0;
-        for (size_t k = 0; k < l->skipped_count; k++)
-            known |= l->skipped[k] == number;
-        if (!known)
-            l->skipped[l->skipped_count++] = number;
-    }
-    qsort(l->skipped, l->skipped_count, sizeof *l->skipped, ascending);
+    struct stat info;
+    MDB_envinfo env;
+    MDB_stat pages;
+    int fd, code = mdb_env_get_fd(l->env, &fd);
+    if (!code)
+        code = mdb_env_info(l->env, &env);
+    if (!code)
+        code = mdb_env_stat(l->env, &pages);
+    if (!code && fstat(fd, &info) < 0)
+        code = errno;
+    if (code)
+        return refuse(l, code, err);
+    l->file_bytes = (env.me_last_pgno + 1) * (uint64_t)pages.ms_psize;
+    if (env.me_last_pgno >= UINT64_MAX / pages.ms_psize || (uint64_t)info.st_size < l->file_bytes)
+        return err_set(err, -LEAT_E_CORRUPT, "%s is cut short: it has %lld bytes, not %llu.",
+                       l->path, (long long)info.st_size, (unsigned long long)l->file_bytes);
     return 0;
+}
+
+static int open_environment(struct lmdb_source *l, const char *path, struct leat_err *err)
+{
+    struct stat info;
+    if (stat(path, &info) < 0)
+        return err_set(err, -errno, "%s: %s.", path, err_text(errno));
+    int folder = S_ISDIR(info.st_mode);
+    if (!(l->path = folder ? path_join(path, "data.mdb", NULL) : mem_strdup(path)))
+        return err_set(err, -ENOMEM, "No memory to open %s.", path);
+    if (stat(l->path, &info) == 0 && !S_ISREG(info.st_mode))
+        return err_set(err, -LEAT_E_FOREIGN, "%s is not a regular file.", l->path);
+    if (!folder && !info.st_size) /* liblmdb would start a new one */
+        return refuse(l, MDB_INVALID, err);
+    int code = mdb_env_create(&l->env);
+    if (!code)
+        code = mdb_env_set_maxdbs(l->env, 1);
+    if (!code) /* as much as the file has, not what its writer reserved */
+        code = mdb_env_set_mapsize(l->env, 1);
+    if (!code)
+        code = mdb_env_open(l->env, l->path, MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS | MDB_NOSUBDIR, 0);
+    int failed = code ? refuse(l, code, err) : check_size(l, err);
+    if (!failed && (code = mdb_txn_begin(l->env, NULL, MDB_RDONLY, &l->txn)) != 0)
+        failed = refuse(l, code, err);
+    if (!failed)
+        l->txnid = mdb_txn_id(l->txn);
+    return failed;
+}
+
+static int open_database(struct lmdb_source *l, const char *name, MDB_dbi *ret_dbi,
+                         struct leat_err *err)
+{
+    unsigned flags = 0;
+    int code = mdb_dbi_open(l->txn, name, 0, ret_dbi);
+    if (code == MDB_NOTFOUND)
+        return err_set(err, -LEAT_E_USAGE, "%s has no database named \"%s\".", l->path, name);
+    if (code == MDB_INCOMPATIBLE)
+        return err_set(err, -LEAT_E_USAGE, "%s: \"%s\" is a key, not a database.", l->path, name);
+    if (!code)
+        code = mdb_dbi_flags(l->txn, *ret_dbi, &flags);
+    if (code)
+        return refuse(l, code, err);
+    if (flags & MDB_DUPSORT)
+        return err_set(err, -LEAT_E_USAGE, "%s has several values for a key (DUPSORT).", l->path);
+    return 0;
+}
+
+static int is_skipped(const MDB_val *key, const struct leat_lmdb *asked)
+{
+    for (size_t i = 0; i < asked->skip_count; i++)
+        if (asked->skip[i].count == key->mv_size &&
+            memcmp(asked->skip[i].bytes, key->mv_data, key->mv_size) == 0)
+            return 1;
+    return 0;
+}
+
+/* The unnamed database holds the named ones beside its values: each as some 48 bytes. */
+static int check_value(struct lmdb_source *l, const MDB_val *key, struct leat_err *err)
+{
+    char name[512];
+    MDB_dbi dbi;
+    if (key->mv_size >= sizeof name || memchr(key->mv_data, 0, key->mv_size))
+        return 0;
+    memcpy(name, key->mv_data, key->mv_size);
+    name[key->mv_size] = 0;
+    if (mdb_dbi_open(l->txn, name, 0, &dbi) != MDB_SUCCESS)
+        return 0;
+    return err_set(err, -LEAT_E_USAGE,
+                   "%s: \"%s\" is a named database, not a value: name it, or leave it out.",
+                   l->path, name);
+}
+
+static int find_entries(struct lmdb_source *l, const struct leat_lmdb *asked, struct leat_err *err)
+{
+    enum { DATABASE_BYTES = 48 };
+    MDB_cursor *cursor;
+    MDB_dbi dbi;
+    MDB_val key, value;
+    int failed = open_database(l, asked->db, &dbi, err);
+    if (failed)
+        return failed;
+    int code = mdb_cursor_open(l->txn, dbi, &cursor);
+    if (code)
+        return refuse(l, code, err);
+    while (!failed && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+        if (is_skipped(&key, asked))
+            continue;
+        if (!asked->db && value.mv_size == DATABASE_BYTES)
+            failed = check_value(l, &key, err);
+        if (!failed && mem_reserve(&l->entries, &l->capacity, l->count + 1, sizeof *l->entries) < 0)
+            failed = err_set(err, -ENOMEM, "No memory for the %zu entries of %s.", l->count + 1,
+                             l->path);
+        if (!failed)
+            l->entries[l->count++] = (struct entry){key.mv_data, value.mv_data,
+                                                    (uint32_t)value.mv_size, (uint16_t)key.mv_size};
+    }
+    mdb_cursor_close(cursor);
+    return failed || code == MDB_NOTFOUND ? failed : refuse(l, code, err);
 }
 
 static int add_fields(struct lmdb_source *l, const struct leat_lmdb *asked, struct leat_err *err)
 {
-    struct lmdb_item first = {0};
-    int64_t count = l->tree.entries - (int64_t)l->skipped_count;
+    const struct entry *first = l->entries;
+    int64_t count = (int64_t)l->count;
     char name[300];
-    snprintf(name, sizeof name, "The first value of %.250s", l->tree.file.path);
+    int failed = 0;
     if (!count)
-        return err_set(err, -LEAT_E_USAGE, "%s has no values in it.", l->tree.file.path);
-    int failed = lmdb_tree_at(&l->tree, l->tree.file.bytes, entry_of(l, 0), &first, err);
-    if (!failed && asked->key) {
+        return err_set(err, -LEAT_E_USAGE, "%s has no values in it.", l->path);
+    snprintf(name, sizeof name, "The first value of %.250s", l->path);
+    if (asked->key) {
         l->with_keys = 1;
-        failed = codec_init(&l->key, asked->key, "The first key", first.key, first.key_bytes, err);
+        failed =
+            codec_init(&l->key, asked->key, "The first key", first->key, first->key_bytes, err);
         if (!failed)
             failed = codec_add_field(&l->key, &l->base, "key", count, err);
     }
     if (!failed)
-        failed = codec_init(&l->value, &asked->value, name, first.value, first.value_bytes, err);
+        failed = codec_init(&l->value, &asked->value, name, first->value, first->value_bytes, err);
     if (!failed)
         failed = codec_add_field(&l->value, &l->base, "value", count, err);
     if (failed < 0)
         return failed;
     if (!l->value.variable || codec_is_plain(&l->value))
         l->base.ops = &with_lengths;
-    l->base.sample_ns = 200 + codec_cost_ns(&l->value, first.value_bytes);
+    l->base.sample_ns = 200 + codec_cost_ns(&l->value, first->value_bytes);
     return 0;
 }
 
@@ -235,18 +332,18 @@ int leat_source_lmdb(const struct leat_lmdb *asked, struct leat_source **ret_sou
     struct lmdb_source *l = (struct lmdb_source *)source_new(sizeof *l, &without_lengths);
     if (!l)
         return err_set(err, -ENOMEM, "No memory for a source of LMDB values.");
-    int failed = lmdb_tree_open(&l->tree, asked->path, asked->db, err);
+    int failed = open_environment(l, asked->path, err);
     if (!failed)
-        failed = find_skipped(l, asked, err);
+        failed = find_entries(l, asked, err);
     if (!failed)
         failed = add_fields(l, asked, err);
     if (!failed)
-        failed = check_writer(l, err);
+        failed = check_unchanged(l, err);
     if (failed < 0) {
         leat_source_unref(&l->base);
         return failed;
     }
-    snprintf(l->base.text, sizeof l->base.text, "lmdb %.100s: %lld samples of ", l->tree.file.path,
+    snprintf(l->base.text, sizeof l->base.text, "lmdb %.100s: %lld samples of ", l->path,
              (long long)l->base.count);
     source_add_fields_text(&l->base);
     *ret_source = &l->base;
