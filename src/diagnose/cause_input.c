@@ -28,7 +28,6 @@
 #include "diagnose/cause.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef int cause_fn(const struct scene *s, struct finding *f);
 
@@ -53,12 +52,6 @@ static int find_cause(const struct scene *s, struct finding *f)
     return 0;
 }
 
-/* What is lowered, docs/loader.md, by its name in the loader's row, hooks/loaders.py. Not those
- * that are only with leat.Pad or leat.Concat: the row does not tell the collate_fn. */
-static const char *const lowered[] = {"TensorDataset",     "Tensor",         "ndarray",
-                                      "leat.data.Tensors", "leat.data.Npy",  "leat.data.Tokens",
-                                      "leat.data.Packed",  "leat.data.Hdf5", "leat.data.Lmdb",
-                                      "leat.data.Files",   "leat.data.Tar"};
 /* Cured by threads in place of workers and Python. A slow disk, or a worker with more to do than
  * the others, is not. */
 static int is_cured(enum cause cause)
@@ -76,36 +69,12 @@ static int is_cured(enum cause cause)
     }
 }
 
-static int is_lowered(const char *dataset)
-{
-    for (size_t i = 0; i < COUNT(lowered); i++)
-        if (strcmp(lowered[i], dataset) == 0)
-            return 1;
-    return 0;
-}
-
-/* A collate_fn of the user's is known by its lines: most of what was seen at work on collating. The
- * line that asks for the batch is now and then taken for one, at the very end. */
-static int has_own_collate(const struct scene *s)
-{
-    double own = 0, all = 0;
-    for (size_t i = 0; i < s->line_count; i++) {
-        const struct line_fact *l = &s->lines[i];
-        if (l->below || l->line->part != LEAT_PART_COLLATE)
-            continue;
-        all += l->ms;
-        own += l->line->library ? 0 : l->ms;
-    }
-    return own > 0.5 * all;
-}
-
-/* Not where the loader is leat's already: by its engine or, for a reason that its plan() tells,
+/* Not where the loader is leat's already: with its engine or, for a reason that its plan() names,
  * through torch. */
 static void offer_loader(const struct scene *s, struct finding *f)
 {
     const struct loader_fact *l = s->loader;
-    int leats = l->own == 1 || facts_engine(s->facts, l->pid, l->loader);
-    if (leats || l->batch_size < 1 || has_own_collate(s) || !is_lowered(l->dataset) ||
+    if (l->engine_readable != 1 || l->own == 1 || facts_engine(s->facts, l->pid, l->loader) ||
         !is_cured(f->cause))
         return;
     finding_offer(f, ACTION_USE_LEAT_LOADER,

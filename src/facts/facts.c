@@ -100,6 +100,7 @@ static void fill_loader(const struct store_row *row, void *item)
     l->first_wait_ms = ms(row, 17);
     l->background_ms = ms(row, 18);
     l->own = int_or(row, 19, -1);
+    l->engine_readable = int_or(row, 20, -1);
 }
 
 static void fill_worker(const struct store_row *row, void *item)
@@ -288,7 +289,7 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
         r = LOAD("SELECT pid, loader, rank, use, dataset, dataset_length, location, batch_size,"
                  " num_workers, prefetch_factor, pin_memory, persistent_workers, iterable,"
                  " iterations, batches, samples, wait_ns, first_wait_ns, background_ns,"
-                 " own FROM loaders ORDER BY rank, pid, loader",
+                 " own, engine_readable FROM loaders ORDER BY rank, pid, loader",
                  fill_loader, loaders, loader_count);
     if (r >= 0)
         r = LOAD("SELECT pid, loader, source, ordering, threads, cores, ahead, memory_bytes,"

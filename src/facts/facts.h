@@ -74,7 +74,8 @@ struct loader_fact {
     char dataset[96], where[160];
     int64_t dataset_length, batch_size, num_workers, prefetch_factor, pin_memory;
     int64_t persistent_workers, iterable, iterations, batches, samples;
-    int64_t own; /* 1: leat's DataLoader; through torch where it has no engine */
+    int64_t own;             /* 1: leat's DataLoader; through torch where it has no engine */
+    int64_t engine_readable; /* 1: leat.DataLoader with these arguments makes the batches in C */
     double wait_ms, first_wait_ms, background_ms;
 };
 

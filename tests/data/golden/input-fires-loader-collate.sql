@@ -23,4 +23,4 @@ INSERT INTO seen VALUES
     (0, NULL, 'collate', 'train.py', 40, 'collate', 74, 0, 0, 0),
     (1, 0, 'collate', '/usr/lib/python3/site-packages/torch/functional.py', 7, 'stack', 30, 0, 0, 0),
     (2, NULL, 'sample', 'train.py', 20, '__getitem__', 25, 0, 0, 0);
-UPDATE loaders SET dataset = 'TensorDataset';
+UPDATE loaders SET dataset = 'TensorDataset', engine_readable = 0;

@@ -10,4 +10,4 @@ INSERT INTO part(worker, part, n, ms, bytes) VALUES
     (-1, 'sample', 25600, 0.006, 0),
     (-1, 'fetch', 100, 1.6, 0),
     (-1, 'collate', 100, 0.3, 0);
-UPDATE loaders SET dataset = 'Tokens';
+UPDATE loaders SET dataset = 'Tokens', engine_readable = 0;

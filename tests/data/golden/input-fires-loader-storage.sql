@@ -22,4 +22,4 @@ INSERT INTO part(worker, part, n, ms, bytes) VALUES
 INSERT INTO seen VALUES
     (0, NULL, 'sample', '/usr/lib/python3/site-packages/leat/_data_values.py', 21, '__getitems__', 95, 80, 5, 0),
     (1, NULL, 'collate', '/usr/lib/python3/site-packages/torch/utils/data/_utils/collate.py', 40, 'default_collate', 5, 0, 0, 0);
-UPDATE loaders SET dataset = 'leat.data.Files';
+UPDATE loaders SET dataset = 'leat.data.Files', engine_readable = 1;

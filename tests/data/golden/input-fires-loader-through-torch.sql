@@ -9,7 +9,7 @@ INSERT INTO part(worker, part, n, ms, bytes) VALUES
     (-1, 'sample', 25600, 0.006, 0),
     (-1, 'fetch', 100, 1.6, 0),
     (-1, 'collate', 100, 0.3, 0);
-UPDATE loaders SET dataset = 'TensorDataset', own = 1;
+UPDATE loaders SET dataset = 'TensorDataset', engine_readable = 1, own = 1;
 INSERT INTO seen VALUES
     (0, NULL, 'sample', '/usr/lib/python3/site-packages/torch/utils/data/dataset.py', 206, '__getitem__', 65, 0, 0, 0),
     (1, NULL, 'collate', '/usr/lib/python3/site-packages/torch/utils/data/_utils/collate.py', 275, 'collate', 25, 0, 0, 0),

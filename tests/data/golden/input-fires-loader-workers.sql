@@ -10,4 +10,4 @@ INSERT INTO workers(pid, parent_pid, rank, worker_id, batches, samples, busy_ns,
     (202, 100, 0, 1, 50, 1600, 2900000000, 0, 3010000000, 61000000);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.3, 0.3);
 INSERT INTO sampled(pid, ms, rss_mib, cores) VALUES (100, 200, 500, 0.4), (201, 200, 300, 0.02), (202, 200, 300, 0.02);
-UPDATE loaders SET dataset = 'leat.data.Lmdb';
+UPDATE loaders SET dataset = 'leat.data.Lmdb', engine_readable = 1;
