@@ -17,97 +17,19 @@
  *
  *     TOO_FEW_AHEAD     batches come in bursts, and too few are made ahead to bridge them
  *
- * The model. Making the batches of one step takes W of work, the rest of the step R. T threads work
- * all the time, the consumer helps while it waits, and pieces of work are small, so nobody idles
- * while a batch is wanted: T x S + (S - R) = W gives the step
- *
- *     S = max(R, (W + R) / (T + 1))
- *
- * and never less than the CPU time of all, divided by the cores that other programs leave. What is
- * predicted is the measured step times the ratio of two such S: what the model leaves out, memory
- * bandwidth above all, then counts in both.
+ * The model is in predict/engine_model.h.
  */
 #include "diagnose/cause.h"
+#include "predict/engine_model.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define ENGINE_WAIT  0.5  /* of the wait in next(): below it the engine is not the cause */
-#define FREE_CORES   0.5  /* as for workers: idle on average, one more thread finds room */
-#define WAITS        0.5  /* cores per busy thread below which threads wait for something */
-#define THREADS_MOST 16   /* advised at the most: beyond it, measuring is better than guessing */
-#define NEAR         1.02 /* what no run could tell from the best */
-#define FULL_BUDGET  0.5  /* of the memory budget: with twice as many ahead it would be full */
-
-struct engine_view {
-    const struct scene *s;
-    const struct engine_fact *e;
-    double work_ms;     /* of all stages, the consumer's help included */
-    double busy;        /* share of the threads' time; NaN: no thread was seen */
-    double cpu;         /* cores that a busy thread used, the consumer counted as one; NaN */
-    const char *stage;  /* the one that takes most, in words */
-    double stage_share; /* of the work */
-    double idle;        /* cores; NaN: not sampled */
-};
-
-static struct engine_view look(const struct scene *s, const struct engine_fact *e)
-{
-    struct engine_view v = {.s = s, .e = e, .idle = s->idle};
-    const struct {
-        const char *name;
-        double ms;
-    } stages[] = {
-        {"reading",             e->read_ms  },
-        {"padding and joining", e->layout_ms},
-        {"choosing samples",    e->order_ms }
-    };
-    double most = -1;
-    v.work_ms = e->order_ms + e->read_ms + e->layout_ms;
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
-        if (stages[i].ms > most) {
-            most = stages[i].ms;
-            v.stage = stages[i].name;
-        }
-    v.stage_share = v.work_ms > 0 ? most / v.work_ms : NAN;
-    double busy_ms = fmax(0, v.work_ms - e->help_ms);
-    v.busy = busy_ms + e->idle_ms > 0 ? busy_ms / (busy_ms + e->idle_ms) : NAN;
-    v.cpu = s->main_cpu / ((double)e->threads * v.busy + 1);
-    return v;
-}
-
-/* ---- the model ------------------------------------------------------------------------------- */
-
-static double step_with(const struct engine_view *v, double work_ms, double threads)
-{
-    double help = v->e->help_ms > 0 ? 1 : 0, rest = v->s->rest_ms;
-    return fmax(rest, (work_ms + help * rest) / (threads + help));
-}
-
-/* The work of one step. */
-static double step_work(const struct engine_view *v)
-{
-    return v->e->batches > 0 ? v->work_ms / v->e->batches * v->s->batches_per_step : NAN;
-}
-
-static double predicted_ms(const struct engine_view *v, double work_ms, double threads)
-{
-    const struct scene *s = v->s;
-    double now = step_with(v, step_work(v), (double)v->e->threads);
-    double step = s->wall_ms * step_with(v, work_ms, threads) / now;
-    double saved = step_work(v) - work_ms; /* taken to be CPU time */
-    double cpu = (s->main_cpu * s->wall_ms - fmax(0, saved)) / s->left;
-    return isnan(cpu) ? step : fmax(step, cpu);
-}
-
-/* The fewest threads up to `most` whose step is near the best of them. */
-static int threads_for(const struct engine_view *v, int most)
-{
-    double best = predicted_ms(v, step_work(v), most);
-    int threads = (int)v->e->threads + 1;
-    while (threads < most && predicted_ms(v, step_work(v), threads) > NEAR * best)
-        threads++;
-    return threads;
-}
+#define ENGINE_WAIT  0.5 /* of the wait in next(): below it the engine is not the cause */
+#define FREE_CORES   0.5 /* as for workers: idle on average, one more thread finds room */
+#define WAITS        0.5 /* cores per busy thread below which threads wait for something */
+#define THREADS_MOST 16  /* advised at the most: beyond it, measuring is better than guessing */
+#define FULL_BUDGET  0.5 /* of the memory budget: with twice as many ahead it would be full */
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 
@@ -141,7 +63,7 @@ static void say_stage(const struct engine_view *v, char *text, size_t bytes)
              "leat's loader: %s takes %.0f %% of its threads' time; %lld thread%s at work on %.0f "
              "core%s.",
              v->stage, 100 * v->busy * v->stage_share, threads, threads == 1 ? "" : "s",
-             v->s->cores, v->s->cores > 1 ? "s" : "");
+             v->view->cores, v->view->cores > 1 ? "s" : "");
 }
 
 /* ---- not the engine's ------------------------------------------------------------------------ */
@@ -149,7 +71,7 @@ static void say_stage(const struct engine_view *v, char *text, size_t bytes)
 static int outside_the_engine(const struct engine_view *v, struct finding *f)
 {
     const struct engine_fact *e = v->e;
-    const struct loader_fact *l = v->s->loader;
+    const struct loader_fact *l = v->view->loader;
     if (!(l->wait_ms > 0) || e->wait_ms >= ENGINE_WAIT * l->wait_ms)
         return 0;
     int given = e->order == ENGINE_GIVEN;
@@ -176,8 +98,8 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
     prove_stages(v, f);
     finding_prove(f, EVIDENCE_WAIT_OUTSIDE_ENGINE, share,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);
-    double input = v->s->input_ms * (1 - share);
-    predict(v->s, f, v->s->rest_ms + input, CHANGE_OF_CODE,
+    double input = v->view->input_ms * (1 - share);
+    predict(v->view, f, v->view->rest_ms + input, CHANGE_OF_CODE,
             given ? "indices at no cost" : "hand-over at no cost");
     return 1;
 }
@@ -192,13 +114,13 @@ static int mostly_waits(const struct engine_view *v)
 static int too_few_threads(const struct engine_view *v, struct finding *f)
 {
     const struct engine_fact *e = v->e;
-    int room = isnan(v->idle) ? (double)e->threads + 1 < v->s->cores : v->idle >= FREE_CORES;
+    int room = isnan(v->idle) ? (double)e->threads + 1 < v->view->cores : v->idle >= FREE_CORES;
     if (!room)
         return 0;
     double each = fmax(isnan(v->cpu) ? 1 : v->cpu, 0.25);
     double more = mostly_waits(v) ? THREADS_MOST : floor(fmax(v->idle, 1) / each);
     int most = (int)fmax((double)e->threads + 1, fmin((double)e->threads + more, THREADS_MOST));
-    int threads = threads_for(v, most);
+    int threads = engine_threads_for(v, most);
     char stage[256];
     say_stage(v, stage, sizeof stage);
     finding_cause(f, CAUSE_TOO_FEW_THREADS);
@@ -208,8 +130,8 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
                    threads);
     finding_argument(f, "num_threads=%d", threads);
     prove_stages(v, f);
-    predict(v->s, f, predicted_ms(v, step_work(v), threads), CHANGE_OF_SETTING, "num_threads=%d",
-            threads);
+    predict(v->view, f, engine_step_ms(v, engine_step_work(v), threads), CHANGE_OF_SETTING,
+            "num_threads=%d", threads);
     return 1;
 }
 
@@ -267,7 +189,8 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
                           : "Use larger batches, or order=\"quasi\", which asks for fewer random "
                             "numbers a sample.");
     prove_stages(v, f);
-    predict(v->s, f, predicted_ms(v, step_work(v) * without / v->work_ms, (double)e->threads),
+    predict(v->view, f,
+            engine_step_ms(v, engine_step_work(v) * without / v->work_ms, (double)e->threads),
             CHANGE_OF_CODE, layout ? "padding at no cost" : "order at no cost");
     return 1;
 }
@@ -297,9 +220,10 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
     return 1;
 }
 
-int explain_engine(const struct scene *s, const struct engine_fact *engine, struct finding *f)
+int explain_engine(const struct loader_view *view, const struct engine_fact *engine,
+                   struct finding *f)
 {
-    struct engine_view v = look(s, engine);
+    struct engine_view v = engine_look(view, engine);
     if (!(engine->batches > 0) || !(v.work_ms > 0))
         return 0;
     if (outside_the_engine(&v, f))

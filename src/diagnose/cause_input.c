@@ -29,7 +29,7 @@
 
 #include <math.h>
 
-typedef int cause_fn(const struct scene *s, struct finding *f);
+typedef int cause_fn(const struct loader_view *view, struct finding *f);
 
 static cause_fn *const without_workers[] = {per_sample_overhead, slow_collate_alone, no_overlap};
 static cause_fn *const with_workers[] = {worker_startup, per_sample_overhead, cpu_oversubscribed,
@@ -38,16 +38,17 @@ static cause_fn *const with_workers[] = {worker_startup, per_sample_overhead, cp
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-static int find_cause(const struct scene *s, struct finding *f)
+static int find_cause(const struct loader_view *view, struct finding *f)
 {
-    const struct engine_fact *engine = facts_engine(s->facts, s->loader->pid, s->loader->loader);
+    const struct engine_fact *engine =
+        facts_engine(view->facts, view->loader->pid, view->loader->loader);
     if (engine)
-        return explain_engine(s, engine, f);
-    int alone = s->loader->num_workers == 0;
+        return explain_engine(view, engine, f);
+    int alone = view->loader->num_workers == 0;
     cause_fn *const *causes = alone ? without_workers : with_workers;
     size_t n = alone ? COUNT(without_workers) : COUNT(with_workers);
-    for (size_t i = 0; s->loader->num_workers >= 0 && i < n; i++)
-        if (causes[i](s, f))
+    for (size_t i = 0; view->loader->num_workers >= 0 && i < n; i++)
+        if (causes[i](view, f))
             return 1;
     return 0;
 }
@@ -71,10 +72,10 @@ static int is_cured(enum cause cause)
 
 /* Not where the loader is leat's already: with its engine or, for a reason that its plan() names,
  * through torch. */
-static void offer_loader(const struct scene *s, struct finding *f)
+static void offer_loader(const struct loader_view *view, struct finding *f)
 {
-    const struct loader_fact *l = s->loader;
-    if (l->engine_readable != 1 || l->own == 1 || facts_engine(s->facts, l->pid, l->loader) ||
+    const struct loader_fact *l = view->loader;
+    if (l->engine_readable != 1 || l->own == 1 || facts_engine(view->facts, l->pid, l->loader) ||
         !is_cured(f->cause))
         return;
     finding_offer(f, ACTION_USE_LEAT_LOADER,
@@ -83,22 +84,24 @@ static void offer_loader(const struct scene *s, struct finding *f)
                   l->dataset);
 }
 
-static void unclear(const struct scene *s, struct finding *f)
+static void unclear(const struct loader_view *view, struct finding *f)
 {
-    if (isnan(s->busy)) {
+    if (isnan(view->worker_busy)) {
         finding_advise(f, ACTION_INSPECT_LOADER,
                        "The wait is %.2f ms a step, in next() of the loader made at %s. Look at "
                        "what makes a batch there.",
-                       s->input_ms, s->loader->where[0] ? s->loader->where : "an unknown place");
+                       view->input_ms,
+                       view->loader->where[0] ? view->loader->where : "an unknown place");
         return;
     }
-    prove_busy(s, f);
+    prove_busy(view, f);
     finding_advise(
         f, ACTION_INSPECT_LOADER,
         "The wait is %.2f ms a step; a batch takes a worker %.2f ms, and the %zu workers "
         "are busy %.0f %% of the time. Make a sample cheaper, or try another num_workers "
         "(now %lld).",
-        s->input_ms, s->make_ms, s->workers, 100 * s->busy, (long long)s->loader->num_workers);
+        view->input_ms, view->make_ms, view->worker_count, 100 * view->worker_busy,
+        (long long)view->loader->num_workers);
 }
 
 void explain_input(const struct facts *facts, const struct rank_facts *rank, double input_ms,
@@ -113,17 +116,18 @@ void explain_input(const struct facts *facts, const struct rank_facts *rank, dou
                        "Make batches ahead, in a DataLoader with workers.");
         return;
     }
-    struct scene s = {.facts = facts, .rank = rank, .loader = loader, .input_ms = input_ms};
-    if (scene_look(&s) == 0) {
+    struct loader_view view = {
+        .facts = facts, .rank = rank, .loader = loader, .input_ms = input_ms};
+    if (loader_view_fill(&view) == 0) {
         if (loader->batches > 0 && !isnan(loader->wait_ms))
             finding_prove(f, EVIDENCE_WAIT_PER_BATCH, loader->wait_ms / (double)loader->batches,
                           "loaders WHERE pid = %lld AND loader = %d", (long long)loader->pid,
                           loader->loader);
-        if (!find_cause(&s, f))
-            unclear(&s, f);
-        offer_loader(&s, f);
+        if (!find_cause(&view, f))
+            unclear(&view, f);
+        offer_loader(&view, f);
         if (f->where_count == 0)
-            finding_place(f, loader->where, input_ms / s.wall_ms, "the step");
+            finding_place(f, loader->where, input_ms / view.wall_ms, "the step");
     }
-    scene_done(&s);
+    loader_view_done(&view);
 }

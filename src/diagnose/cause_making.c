@@ -29,13 +29,13 @@ static double or_zero(double value)
     return isnan(value) ? 0 : value;
 }
 
-static void note_lines(const struct scene *s, struct finding *f, enum evidence_code code,
+static void note_lines(const struct loader_view *view, struct finding *f, enum evidence_code code,
                        double share)
 {
     if (!isnan(share))
         finding_prove(f, code, share,
                       "input_lines WHERE pid = %lld AND loader IN (%d, -1) AND below IS NULL",
-                      (long long)s->loader->pid, s->loader->loader);
+                      (long long)view->loader->pid, view->loader->loader);
 }
 
 /* ---- one by one out of memory ---------------------------------------------------------------- */
@@ -43,9 +43,9 @@ static void note_lines(const struct scene *s, struct finding *f, enum evidence_c
 /* What the loader was made with; by what the training received (the part `sample` counts only those
  * that were timed) where that is not known, or was no more than a limit: each epoch has one short
  * batch at its end, a stream one for each of its workers, and more of them do not explain it. */
-static double samples_per_batch(const struct scene *s)
+static double samples_per_batch(const struct loader_view *view)
 {
-    const struct loader_fact *l = s->loader;
+    const struct loader_fact *l = view->loader;
     double each = (double)l->batch_size, batches = (double)l->batches, all = (double)l->samples;
     if (l->samples <= 0 || l->batches <= 0)
         return each;
@@ -56,99 +56,99 @@ static double samples_per_batch(const struct scene *s)
 }
 
 /* What a sample costs: the median, which a sample that lost its core for some ms does not move. */
-static double usual_sample(const struct scene *s)
+static double usual_sample(const struct loader_view *view)
 {
-    return isnan(s->sample.median) ? s->sample.mean : s->sample.median;
+    return isnan(view->sample.median) ? view->sample.mean : view->sample.median;
 }
 
 /* Samples that cost next to nothing each, many to a batch, with the time in fetching them rather
  * than in copying their bytes (which a gather must do as well). */
-static int is_in_memory(const struct scene *s)
+static int is_in_memory(const struct loader_view *view)
 {
-    return usual_sample(s) <= IN_MEMORY_MS && samples_per_batch(s) >= IN_MEMORY_BATCH &&
-           !(s->read_share + s->decode_share > IN_MEMORY_READS) &&
-           s->fetch.mean >= 0.5 * or_zero(s->collate.mean);
+    return usual_sample(view) <= IN_MEMORY_MS && samples_per_batch(view) >= IN_MEMORY_BATCH &&
+           !(view->read_share + view->decode_share > IN_MEMORY_READS) &&
+           view->fetch.mean >= 0.5 * or_zero(view->collate.mean);
 }
 
-static double hand_over_ms(const struct scene *s)
+static double hand_over_ms(const struct loader_view *view)
 {
-    return or_zero(s->pickle.mean) + or_zero(s->unpickle.mean) + or_zero(s->pin.mean);
+    return or_zero(view->pickle.mean) + or_zero(view->unpickle.mean) + or_zero(view->pin.mean);
 }
 
 /* Workers are no cure: each sample is less work than handing it over, so this comes before all that
  * speaks of workers, with and without them. */
-int per_sample_overhead(const struct scene *s, struct finding *f)
+int per_sample_overhead(const struct loader_view *view, struct finding *f)
 {
-    double making = or_zero(s->fetch.mean) + or_zero(s->collate.mean);
-    if (!is_in_memory(s) || hand_over_ms(s) > HAND_OVER_SLOW)
+    double making = or_zero(view->fetch.mean) + or_zero(view->collate.mean);
+    if (!is_in_memory(view) || hand_over_ms(view) > HAND_OVER_SLOW)
         return 0;
-    double wait = s->input_ms / s->batches_per_step;
-    if (making < HALF * wait && s->loader->num_workers == 0)
+    double wait = view->input_ms / view->batches_per_step;
+    if (making < HALF * wait && view->loader->num_workers == 0)
         return 0;
-    double items = samples_per_batch(s), gather = GATHER_MS + items * GATHER_ITEM_MS;
+    double items = samples_per_batch(view), gather = GATHER_MS + items * GATHER_ITEM_MS;
     finding_cause(f, CAUSE_PER_SAMPLE_OVERHEAD);
     finding_advise(f, ACTION_INDEX_BATCHES,
                    "The data is in memory, yet %.0f samples of %.1f us are fetched one by one for "
                    "each batch: %.2f ms, where one gather takes about %.2f. Index the whole batch: "
                    "DataLoader(ds, sampler=BatchSampler(RandomSampler(ds), %.0f, True), "
                    "batch_size=None).",
-                   items, 1000 * usual_sample(s), making, gather, items);
+                   items, 1000 * usual_sample(view), making, gather, items);
     finding_argument(f, "batch_size=None");
-    prove_part(s, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, usual_sample(s));
-    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
-    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
-    prove_part(s, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, s->unpickle.mean);
+    prove_part(view, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, usual_sample(view));
+    prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
+    prove_part(view, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, view->collate.mean);
+    prove_part(view, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, view->unpickle.mean);
     finding_prove(f, EVIDENCE_SAMPLES_PER_BATCH, items, "loaders WHERE pid = %lld AND loader = %d",
-                  (long long)s->loader->pid, s->loader->loader);
-    place_line(s, scene_top_line(s, LEAT_PART_SAMPLE), f);
-    predict(s, f, s->rest_ms + s->batches_per_step * gather, CHANGE_OF_SETTING,
+                  (long long)view->loader->pid, view->loader->loader);
+    place_line(view, loader_view_top_line(view, LEAT_PART_SAMPLE), f);
+    predict(view, f, view->rest_ms + view->batches_per_step * gather, CHANGE_OF_SETTING,
             "batch_size=None,num_workers=0");
     return 1;
 }
 
 /* ---- collate --------------------------------------------------------------------------------- */
 
-static void say_collate(const struct scene *s, struct finding *f)
+static void say_collate(const struct loader_view *view, struct finding *f)
 {
-    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
+    const struct line_fact *top = loader_view_top_line(view, LEAT_PART_COLLATE);
     char where[256] = "";
     if (top)
         snprintf(where, sizeof where, ", most of it in %s:%d (%.0f %% of making a batch)",
-                 top->line->file, top->line->line, 100 * line_share(s, top));
+                 top->line->file, top->line->line, 100 * loader_view_line_share(view, top));
     finding_cause(f, CAUSE_SLOW_COLLATE);
     finding_advise(
         f, top && top->line->library ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
         "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
-        s->collate.mean, or_zero(s->fetch.mean), where,
+        view->collate.mean, or_zero(view->fetch.mean), where,
         top && top->line->library
             ? "Let samples be tensors or arrays of one shape: collating Python numbers and lists "
               "goes item by item."
             : "Make collate_fn stack once (torch.stack, or one copy into a new tensor), and do the "
               "work on single samples in __getitem__.");
-    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
-    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
-    place_line(s, top, f);
-    struct what_if w = scene_model(s);
-    model_scale(&w, what_if_make_ms(&w) - s->collate.mean);
-    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "collate_fn at no cost");
+    prove_part(view, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, view->collate.mean);
+    prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
+    place_line(view, top, f);
+    struct what_if w = loader_model(view);
+    loader_model_scale(&w, what_if_make_ms(&w) - view->collate.mean);
+    predict(view, f, what_if_step_ms(&w), CHANGE_OF_CODE, "collate_fn at no cost");
 }
 
-int slow_collate(const struct scene *s, struct finding *f)
+int slow_collate(const struct loader_view *view, struct finding *f)
 {
-    if (!workers_limit(s) || !(s->collate.mean >= s->fetch.mean))
+    if (!workers_limit(view) || !(view->collate.mean >= view->fetch.mean))
         return 0;
-    say_collate(s, f);
+    say_collate(view, f);
     return 1;
 }
 
 /* Without workers: only when a line of the user's is seen doing it. torch's own collate of large
  * samples is a copy that workers do overlap. */
-int slow_collate_alone(const struct scene *s, struct finding *f)
+int slow_collate_alone(const struct loader_view *view, struct finding *f)
 {
-    const struct line_fact *top = scene_top_line(s, LEAT_PART_COLLATE);
-    if (!(s->collate.mean >= COLLATE_ALONE * s->fetch.mean) || !top || top->line->library)
+    const struct line_fact *top = loader_view_top_line(view, LEAT_PART_COLLATE);
+    if (!(view->collate.mean >= COLLATE_ALONE * view->fetch.mean) || !top || top->line->library)
         return 0;
-    say_collate(s, f);
+    say_collate(view, f);
     return 1;
 }
 
@@ -162,20 +162,20 @@ int slow_collate_alone(const struct scene *s, struct finding *f)
  *   - workers have no pause, and pack for longer than they make.
  * Workers that are always busy are the limit themselves, and answer late for that; few bytes that
  * take long are then no cause. */
-int slow_handover(const struct scene *s, struct finding *f)
+int slow_handover(const struct loader_view *view, struct finding *f)
 {
-    double per_step = s->batches_per_step, wall = s->wall_ms;
-    double unpack = or_zero(s->unpickle.mean), pin = or_zero(s->pin.mean);
-    double pack = or_zero(s->pickle.mean), making = or_zero(s->make_ms);
-    int pinned = s->loader->pin_memory == 1 && s->pin.n > 0;
-    double room = s->busy * (1 + pack / making);
-    int rested = room < BUSY_SHARE && unpack * per_step >= HALF * s->input_ms;
-    int training = !pinned && (rested || unpack * per_step + s->rest_ms >= BUSY_SHARE * wall);
+    double per_step = view->batches_per_step, wall = view->wall_ms;
+    double unpack = or_zero(view->unpickle.mean), pin = or_zero(view->pin.mean);
+    double pack = or_zero(view->pickle.mean), making = or_zero(view->make_ms);
+    int pinned = view->loader->pin_memory == 1 && view->pin.n > 0;
+    double room = view->worker_busy * (1 + pack / making);
+    int rested = room < BUSY_SHARE && unpack * per_step >= HALF * view->input_ms;
+    int training = !pinned && (rested || unpack * per_step + view->rest_ms >= BUSY_SHARE * wall);
     int thread = pinned && (unpack + pin) * per_step >= BUSY_SHARE * wall;
     int packing = pack >= making && room >= BUSY_SHARE;
-    double bytes = pipe_bytes(s);
+    double bytes = loader_view_pipe_bytes(view);
     if (!(unpack + pack + pin > 0) || !(training || thread || packing) ||
-        (workers_limit(s) && bytes < FEW_BYTES))
+        (workers_limit(view) && bytes < FEW_BYTES))
         return 0;
     finding_cause(f, CAUSE_SLOW_HANDOVER);
     finding_advise(f, !(bytes < FEW_BYTES) ? ACTION_SHRINK_BATCHES : ACTION_USE_FEWER_TENSORS,
@@ -195,19 +195,19 @@ int slow_handover(const struct scene *s, struct finding *f)
                    pinned && pin > unpack ? " Try pin_memory=False." : "");
     if (pinned && pin > unpack)
         finding_argument(f, "pin_memory=False");
-    prove_part(s, f, EVIDENCE_PICKLE_TIME, LEAT_PART_PICKLE, s->pickle.mean);
-    prove_part(s, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, s->unpickle.mean);
-    prove_part(s, f, EVIDENCE_PIN_TIME, LEAT_PART_PIN, s->pin.mean);
+    prove_part(view, f, EVIDENCE_PICKLE_TIME, LEAT_PART_PICKLE, view->pickle.mean);
+    prove_part(view, f, EVIDENCE_UNPICKLE_TIME, LEAT_PART_UNPICKLE, view->unpickle.mean);
+    prove_part(view, f, EVIDENCE_PIN_TIME, LEAT_PART_PIN, view->pin.mean);
     if (!isnan(making))
-        prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
+        prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
     if (bytes > 0)
         finding_prove(f, EVIDENCE_PIPE_BYTES, bytes,
                       "input_parts WHERE pid = %lld AND part = 'pickle'",
-                      (long long)s->loader->pid);
-    struct what_if w = scene_model(s);
+                      (long long)view->loader->pid);
+    struct what_if w = loader_model(view);
     w.busy_extra_ms = w.pin_ms = 0;
-    model_scale(&w, making);
-    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "batches of a few tensors");
+    loader_model_scale(&w, making);
+    predict(view, f, what_if_step_ms(&w), CHANGE_OF_CODE, "batches of a few tensors");
     return 1;
 }
 
@@ -229,17 +229,17 @@ static void add_rate(double *sum, double value)
 }
 
 /* proc_samples are ordered by pid, then by time. */
-static struct reading reading_of(const struct scene *s)
+static struct reading reading_of(const struct loader_view *view)
 {
     struct reading r = {NAN, NAN, NAN};
-    const struct facts *facts = s->facts;
+    const struct facts *facts = view->facts;
     for (size_t i = 0; i < facts->worker_count; i++) {
         const struct proc_sample *first = NULL, *last = NULL;
-        if (facts->workers[i].parent_pid != s->loader->pid)
+        if (facts->workers[i].parent_pid != view->loader->pid)
             continue;
         for (size_t j = 0; j < facts->proc_sample_count; j++) {
             const struct proc_sample *p = &facts->proc_samples[j];
-            if (p->pid != facts->workers[i].pid || p->t_ms < s->from_ms || p->t_ms > s->to_ms)
+            if (p->pid != facts->workers[i].pid || p->t_ms < view->from_ms || p->t_ms > view->to_ms)
                 continue;
             first = first ? first : p;
             last = p;
@@ -256,11 +256,11 @@ static struct reading reading_of(const struct scene *s)
 
 /* Share of reads in the time in which a worker did something or waited for something: sampling
  * counts a thread that queues for a core as at work, which is no part of making a batch. */
-static double reads_unqueued(const struct scene *s)
+static double reads_unqueued(const struct loader_view *view)
 {
     const double most = 0.5; /* beyond, too little is left to tell shares by */
-    double queued = s->busy > 0 ? or_zero(s->worker_delay) / s->busy : 0;
-    double share = s->read_share / (1 - (queued < most ? queued : most));
+    double queued = view->worker_busy > 0 ? or_zero(view->worker_delay) / view->worker_busy : 0;
+    double share = view->read_share / (1 - (queued < most ? queued : most));
     return share > 1 ? 1 : share; /* NaN stays NaN */
 }
 
@@ -268,28 +268,28 @@ static double reads_unqueued(const struct scene *s)
  * one only where the kernel tells in what a thread is blocked, and not the work of the kernel. So
  * it is what a worker at work neither ran nor queued for, if there were major faults, less what
  * lines say it slept; and the kernel's time for each fault. */
-static double faults_unqueued(const struct scene *s, const struct reading *r)
+static double faults_unqueued(const struct loader_view *view, const struct reading *r)
 {
-    double each = r->faults_s / (double)(s->workers > 0 ? s->workers : 1);
-    double at_work = s->busy - or_zero(s->worker_delay);
+    double each = r->faults_s / (double)(view->worker_count > 0 ? view->worker_count : 1);
+    double at_work = view->worker_busy - or_zero(view->worker_delay);
     if (!(each >= FAULTS_LEAST) || !(at_work > 0))
         return NAN;
-    double waited = (at_work - s->worker_cpu) / at_work - or_zero(s->blocked_share);
+    double waited = (at_work - view->worker_cpu) / at_work - or_zero(view->blocked_share);
     double share = (waited > 0 ? waited : 0) + each * FAULT_MS / 1000 / at_work;
     return share > 1 ? 1 : share;
 }
 
 /* Reads come before the number of workers: more workers do overlap them, but only as far as the
  * storage goes, which nobody can tell from here. The advice says both. */
-int slow_storage(const struct scene *s, struct finding *f)
+int slow_storage(const struct loader_view *view, struct finding *f)
 {
-    struct reading r = reading_of(s);
-    double faults = faults_unqueued(s, &r), reads = reads_unqueued(s);
+    struct reading r = reading_of(view);
+    double faults = faults_unqueued(view, &r), reads = reads_unqueued(view);
     int mapped = faults >= HALF && !(reads >= HALF);
-    if (!workers_limit(s) || !(mapped || reads >= HALF))
+    if (!workers_limit(view) || !(mapped || reads >= HALF))
         return 0;
-    double share = mapped ? faults : s->read_share;
-    const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
+    double share = mapped ? faults : view->read_share;
+    const struct line_fact *top = loader_view_top_line(view, LEAT_PART_SAMPLE);
     const char *rows =
         "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)";
     char reached[96] = "";
@@ -304,63 +304,66 @@ int slow_storage(const struct scene *s, struct finding *f)
                    "to a local disk or into memory, or pack it into few large files; reads that "
                    "wait cost no core, so num_workers=%lld is worth a try too.",
                    100 * share, mapped ? "waiting for pages of mapped files" : "blocked in reads",
-                   reached, 2 * (long long)s->loader->num_workers);
-    finding_argument(f, "num_workers=%lld", 2 * (long long)s->loader->num_workers);
+                   reached, 2 * (long long)view->loader->num_workers);
+    finding_argument(f, "num_workers=%lld", 2 * (long long)view->loader->num_workers);
     if (mapped)
-        finding_prove(f, EVIDENCE_FAULT_SHARE, share, rows, (long long)s->loader->pid);
+        finding_prove(f, EVIDENCE_FAULT_SHARE, share, rows, (long long)view->loader->pid);
     else
-        note_lines(s, f, EVIDENCE_READ_SHARE, share);
-    prove_busy(s, f);
-    long long pid = (long long)s->loader->pid;
+        note_lines(view, f, EVIDENCE_READ_SHARE, share);
+    prove_busy(view, f);
+    long long pid = (long long)view->loader->pid;
     if (!isnan(r.mb_s))
         finding_prove(f, EVIDENCE_STORAGE_RATE, r.mb_s, rows, pid);
     if (!isnan(r.calls_s))
         finding_prove(f, EVIDENCE_READ_CALLS, r.calls_s, rows, pid);
     if (!isnan(r.faults_s))
         finding_prove(f, EVIDENCE_MAJOR_FAULTS, r.faults_s, rows, pid);
-    place_line(s, top, f);
-    struct what_if w = scene_model(s);
+    place_line(view, top, f);
+    struct what_if w = loader_model(view);
     double cpu_ms = w.make_cpu_ms;
-    model_scale(&w, what_if_make_ms(&w) * (1 - share));
+    loader_model_scale(&w, what_if_make_ms(&w) * (1 - share));
     w.make_cpu_ms = cpu_ms;
-    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "reads at no cost");
+    predict(view, f, what_if_step_ms(&w), CHANGE_OF_CODE, "reads at no cost");
     return 1;
 }
 
 /* ---- the sample itself ----------------------------------------------------------------------- */
 
-int slow_sample(const struct scene *s, struct finding *f)
+int slow_sample(const struct loader_view *view, struct finding *f)
 {
-    const struct line_fact *top = scene_top_line(s, LEAT_PART_SAMPLE);
-    if (!workers_limit(s) || isnan(s->fetch.mean) || !(s->fetch.mean > or_zero(s->collate.mean)))
+    const struct line_fact *top = loader_view_top_line(view, LEAT_PART_SAMPLE);
+    if (!workers_limit(view) || isnan(view->fetch.mean) ||
+        !(view->fetch.mean > or_zero(view->collate.mean)))
         return 0;
-    double share = line_share(s, top), other = 1 - s->sample_read - s->sample_decode;
-    double each = s->sample.n > 0 ? s->sample.mean : s->fetch.mean / samples_per_batch(s);
+    double share = loader_view_line_share(view, top),
+           other = 1 - view->sample_read - view->sample_decode;
+    double each =
+        view->sample.n > 0 ? view->sample.mean : view->fetch.mean / samples_per_batch(view);
     char parts[96] = "", where[256] = "";
     if (!isnan(other))
         snprintf(parts, sizeof parts, " (read %.0f %%, decode %.0f %%, other %.0f %%)",
-                 100 * s->sample_read, 100 * s->sample_decode, 100 * other);
+                 100 * view->sample_read, 100 * view->sample_decode, 100 * other);
     if (top)
         snprintf(where, sizeof where, " %s:%d takes %.0f %% of making a batch.", top->line->file,
                  top->line->line, 100 * share);
     finding_cause(f, CAUSE_SLOW_SAMPLE);
     finding_advise(
-        f, s->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
+        f, view->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
         "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
-        parts, (long long)s->loader->num_workers, where,
-        s->sample_decode >= HALF
+        parts, (long long)view->loader->num_workers, where,
+        view->sample_decode >= HALF
             ? "Decode less: store the images at the size the model needs, or decoded."
             : "Make that line cheaper, or do it once ahead of the training and store the result.");
-    prove_part(s, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, s->sample.mean);
-    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
-    note_lines(s, f, EVIDENCE_SAMPLE_READ_SHARE, s->sample_read);
-    note_lines(s, f, EVIDENCE_SAMPLE_DECODE_SHARE, s->sample_decode);
-    prove_busy(s, f);
-    place_line(s, top, f);
-    struct what_if w = scene_model(s);
+    prove_part(view, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, view->sample.mean);
+    prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
+    note_lines(view, f, EVIDENCE_SAMPLE_READ_SHARE, view->sample_read);
+    note_lines(view, f, EVIDENCE_SAMPLE_DECODE_SHARE, view->sample_decode);
+    prove_busy(view, f);
+    place_line(view, top, f);
+    struct what_if w = loader_model(view);
     if (share > 0 && share < 1) {
-        model_scale(&w, what_if_make_ms(&w) * (1 - share));
-        predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "%s:%d at no cost", top->line->file,
+        loader_model_scale(&w, what_if_make_ms(&w) * (1 - share));
+        predict(view, f, what_if_step_ms(&w), CHANGE_OF_CODE, "%s:%d at no cost", top->line->file,
                 top->line->line);
     }
     return 1;

@@ -30,34 +30,34 @@ static double larger(double a, double b)
 /* Workers that only wait may outnumber the cores, those that compute, or queue to, may not: more of
  * them would but take cores from other programs. Two at the least: one prepares while the other
  * hands over. */
-int no_overlap(const struct scene *s, struct finding *f)
+int no_overlap(const struct loader_view *view, struct finding *f)
 {
-    struct what_if w = scene_model(s);
-    model_scale(&w, what_if_make_ms(&w) + PACK_MS);
-    double wants = isnan(s->read_share) ? w.make_cpu_ms / what_if_make_ms(&w)
-                                        : 1 - s->read_share - s->blocked_share;
-    double most = larger(2, floor(s->cores / larger(wants, 0.05)));
+    struct what_if w = loader_model(view);
+    loader_model_scale(&w, what_if_make_ms(&w) + PACK_MS);
+    double wants = isnan(view->read_share) ? w.make_cpu_ms / what_if_make_ms(&w)
+                                           : 1 - view->read_share - view->blocked_share;
+    double most = larger(2, floor(view->cores / larger(wants, 0.05)));
     most = most < WORKERS_MOST ? most : WORKERS_MOST;
-    w.workers = (int)larger(2, scene_workers(s, &w, (int)most));
+    w.workers = (int)larger(2, loader_model_workers(view, &w, (int)most));
     finding_cause(f, CAUSE_NO_OVERLAP);
-    place_loader(s, f);
+    place_loader(view, f);
     finding_advise(f, ACTION_SET_LOADER,
                    "Give the loader workers, so that batches are made while the model computes: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True).",
                    w.workers);
     finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
     finding_prove(f, EVIDENCE_NUM_WORKERS, 0, "loaders WHERE pid = %lld AND loader = %d",
-                  (long long)s->loader->pid, s->loader->loader);
-    prove_part(s, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, s->fetch.mean);
-    prove_part(s, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, s->collate.mean);
-    predict_setting(s, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
+                  (long long)view->loader->pid, view->loader->loader);
+    prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
+    prove_part(view, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, view->collate.mean);
+    predict_setting(view, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
     return 1;
 }
 
 /* Share of the kept input time that falls on the first batch of an epoch. */
-static double startup_share(const struct scene *s)
+static double startup_share(const struct loader_view *view)
 {
-    const struct rank_facts *r = s->rank;
+    const struct rank_facts *r = view->rank;
     double first = 0, all = 0;
     for (size_t i = 0; r->phase_ms[PHASE_INPUT] && i < r->count; i++) {
         double input = r->weight[i] * r->phase_ms[PHASE_INPUT][i];
@@ -69,14 +69,14 @@ static double startup_share(const struct scene *s)
 }
 
 /* What stays with persistent workers: each epoch still begins with the making of a batch. */
-int worker_startup(const struct scene *s, struct finding *f)
+int worker_startup(const struct loader_view *view, struct finding *f)
 {
-    const struct loader_fact *l = s->loader;
-    double share = startup_share(s);
+    const struct loader_fact *l = view->loader;
+    double share = startup_share(view);
     if (share < STARTUP_SHARE || l->persistent_workers != 0 || l->iterations < 2)
         return 0;
     double each = l->first_wait_ms / (double)l->iterations;
-    double stays = isnan(s->make_ms) ? 0 : (s->make_ms + HAND_OVER_MS) / each;
+    double stays = isnan(view->make_ms) ? 0 : (view->make_ms + HAND_OVER_MS) / each;
     finding_cause(f, CAUSE_WORKER_STARTUP);
     finding_advise(f, ACTION_KEEP_WORKERS,
                    "Each of %lld epochs starts its workers anew and waits %.0f ms for the first "
@@ -84,11 +84,11 @@ int worker_startup(const struct scene *s, struct finding *f)
                    (long long)l->iterations, each, (long long)l->num_workers);
     finding_argument(f, "num_workers=%lld,persistent_workers=True", (long long)l->num_workers);
     finding_prove(f, EVIDENCE_FIRST_WAIT_SHARE, share, "steps WHERE id>>40 = %d AND flags & 1",
-                  s->rank->rank);
+                  view->rank->rank);
     finding_prove(f, EVIDENCE_FIRST_WAIT, each, "loaders WHERE pid = %lld AND loader = %d",
                   (long long)l->pid, l->loader);
-    predict(s, f, s->wall_ms - share * s->input_ms * (stays < 1 ? 1 - stays : 0), CHANGE_OF_SETTING,
-            "persistent_workers=True");
+    predict(view, f, view->wall_ms - share * view->input_ms * (stays < 1 ? 1 - stays : 0),
+            CHANGE_OF_SETTING, "persistent_workers=True");
     return 1;
 }
 
@@ -101,21 +101,21 @@ struct each_worker {
 
 /* What a batch takes each worker: from the parts, which sum over epochs, else process by process.
  * Returns how many workers are known by enough batches. */
-static size_t per_worker(const struct scene *s, struct each_worker *each, size_t most)
+static size_t per_worker(const struct loader_view *view, struct each_worker *each, size_t most)
 {
-    const struct loader_fact *l = s->loader;
+    const struct loader_fact *l = view->loader;
     size_t n = 0;
     for (int id = 0; id < l->num_workers && n < most; id++) {
         struct part_stats fetch, collate;
-        facts_part(s->facts, l->pid, l->loader, id, LEAT_PART_FETCH, &fetch);
-        facts_part(s->facts, l->pid, l->loader, id, LEAT_PART_COLLATE, &collate);
+        facts_part(view->facts, l->pid, l->loader, id, LEAT_PART_FETCH, &fetch);
+        facts_part(view->facts, l->pid, l->loader, id, LEAT_PART_COLLATE, &collate);
         if (fetch.n >= UNEVEN_BATCHES)
             each[n++] = (struct each_worker){id, (fetch.total + collate.total) / fetch.n};
     }
     if (n > 0)
         return n;
-    for (size_t i = 0; i < s->facts->worker_count && n < most; i++) {
-        const struct worker_fact *w = &s->facts->workers[i];
+    for (size_t i = 0; i < view->facts->worker_count && n < most; i++) {
+        const struct worker_fact *w = &view->facts->workers[i];
         if (w->parent_pid == l->pid && (w->loader < 0 || w->loader == l->loader) &&
             w->batches >= UNEVEN_BATCHES)
             each[n++] = (struct each_worker){w->worker_id, w->busy_ms / (double)w->batches};
@@ -123,17 +123,17 @@ static size_t per_worker(const struct scene *s, struct each_worker *each, size_t
     return n;
 }
 
-int uneven_workers(const struct scene *s, struct finding *f)
+int uneven_workers(const struct loader_view *view, struct finding *f)
 {
     struct each_worker each[256], slowest = {-1, 0};
     double per_batch[256];
-    size_t n = per_worker(s, each, sizeof each / sizeof *each);
+    size_t n = per_worker(view, each, sizeof each / sizeof *each);
     for (size_t i = 0; i < n; i++) {
         per_batch[i] = each[i].batch_ms;
         if (each[i].batch_ms > slowest.batch_ms)
             slowest = each[i];
     }
-    if (n < 2 || s->mixed)
+    if (n < 2 || view->workers_mixed)
         return 0;
     /* With two workers their median is the mean of both, which hides the slow one: the lower of the
      * two in the middle stands for the usual worker. */
@@ -141,24 +141,24 @@ int uneven_workers(const struct scene *s, struct finding *f)
     if (!(slowest.batch_ms >= UNEVEN_RATIO * usual))
         return 0;
     finding_cause(f, CAUSE_UNEVEN_WORKERS);
-    place_loader(s, f);
+    place_loader(view, f);
     finding_advise(
         f, ACTION_BALANCE_WORKERS,
         "Worker %d takes %.1f ms a batch, the usual worker %.1f ms, and batches are "
         "given out in turn, so all wait for it. Spread its samples evenly (shuffle=True, "
         "or shards of equal size)%s.",
         slowest.id, slowest.batch_ms, usual,
-        s->loader->iterable == 1 ? "; an IterableDataset splits by get_worker_info()" : "");
+        view->loader->iterable == 1 ? "; an IterableDataset splits by get_worker_info()" : "");
     finding_argument(f, "worker=%d", slowest.id);
     finding_prove(f, EVIDENCE_SLOWEST_WORKER, slowest.batch_ms,
-                  "workers WHERE parent_pid = %lld AND worker_id = %d", (long long)s->loader->pid,
-                  slowest.id);
+                  "workers WHERE parent_pid = %lld AND worker_id = %d",
+                  (long long)view->loader->pid, slowest.id);
     finding_prove(f, EVIDENCE_USUAL_WORKER, usual, "workers WHERE parent_pid = %lld",
-                  (long long)s->loader->pid);
+                  (long long)view->loader->pid);
     f->worker = slowest.id;
-    struct what_if w = scene_model(s);
-    model_scale(&w, usual);
-    predict(s, f, what_if_step_ms(&w), CHANGE_OF_CODE, "worker %d as fast as the others",
+    struct what_if w = loader_model(view);
+    loader_model_scale(&w, usual);
+    predict(view, f, what_if_step_ms(&w), CHANGE_OF_CODE, "worker %d as fast as the others",
             slowest.id);
     return 1;
 }
@@ -166,80 +166,80 @@ int uneven_workers(const struct scene *s, struct finding *f)
 /* ---- too few, too many ----------------------------------------------------------------------- */
 
 /* Cores that one worker would use if it got them. */
-static double worker_demand(const struct scene *s)
+static double worker_demand(const struct loader_view *view)
 {
-    return s->worker_cpu + (isnan(s->worker_delay) ? 0 : s->worker_delay);
+    return view->worker_cpu + (isnan(view->worker_delay) ? 0 : view->worker_delay);
 }
 
 /* A worker that mostly waits, for storage, the network or a sleep, needs no core of its own; not
  * so one that waits for a core. Where that was not measured, a full machine decides. */
-static int mostly_waits(const struct scene *s)
+static int mostly_waits(const struct loader_view *view)
 {
-    if (isnan(s->worker_delay) && !(s->idle >= FREE_CORES))
+    if (isnan(view->worker_delay) && !(view->idle_cores >= FREE_CORES))
         return 0;
-    return worker_demand(s) <= IDLE_WORKER;
+    return worker_demand(view) <= IDLE_WORKER;
 }
 
 /* Room for more workers: cores are idle, or workers hardly want theirs. Where neither was sampled,
  * in a short run, fewer workers than cores will do. */
-static int has_room(const struct scene *s)
+static int has_room(const struct loader_view *view)
 {
-    if (isnan(s->idle) && isnan(s->worker_cpu))
-        return (double)s->loader->num_workers < s->cores;
-    return s->idle >= FREE_CORES || mostly_waits(s);
+    if (isnan(view->idle_cores) && isnan(view->worker_cpu))
+        return (double)view->loader->num_workers < view->cores;
+    return view->idle_cores >= FREE_CORES || mostly_waits(view);
 }
 
 /* How many workers there is room for. Those that compute need idle cores, at what one of them uses
  * now; those that wait need none. */
-static int workers_most(const struct scene *s)
+static int workers_most(const struct loader_view *view)
 {
-    double have = (double)s->loader->num_workers;
-    double cpu = isnan(s->worker_cpu) ? 1 : s->worker_cpu;
-    if (mostly_waits(s))
+    double have = (double)view->loader->num_workers;
+    double cpu = isnan(view->worker_cpu) ? 1 : view->worker_cpu;
+    if (mostly_waits(view))
         return (int)larger(have + 1, WORKERS_MOST);
-    if (isnan(s->idle))
-        return (int)larger(have + 1, s->cores);
-    double more = floor(s->idle / larger(cpu, IDLE_WORKER));
+    if (isnan(view->idle_cores))
+        return (int)larger(have + 1, view->cores);
+    double more = floor(view->idle_cores / larger(cpu, IDLE_WORKER));
     return (int)(have + (more < 1 ? 1 : more < WORKERS_MOST ? more : WORKERS_MOST));
 }
 
-int too_few_workers(const struct scene *s, struct finding *f)
+int too_few_workers(const struct loader_view *view, struct finding *f)
 {
-    if (!workers_limit(s) || !has_room(s))
+    if (!workers_limit(view) || !has_room(view))
         return 0;
-    int have = (int)s->loader->num_workers, most = workers_most(s);
-    struct what_if w = scene_model(s);
-    double wanted = what_if_make_ms(&w) * s->batches_per_step;
-    double demand = larger(s->rest_ms, device_work_ms(s->facts, s->rank));
-    double needed = ceil(wanted / larger(demand, 0.05 * s->wall_ms));
-    w.workers = scene_workers(s, &w, most);
+    int have = (int)view->loader->num_workers, most = workers_most(view);
+    struct what_if w = loader_model(view);
+    double wanted = what_if_make_ms(&w) * view->batches_per_step;
+    double demand = larger(view->rest_ms, device_work_ms(view->facts, view->rank));
+    double needed = ceil(wanted / larger(demand, 0.05 * view->wall_ms));
+    w.workers = loader_model_workers(view, &w, most);
     w.workers = w.workers <= have ? have + 1 : w.workers;
     finding_cause(f, CAUSE_TOO_FEW_WORKERS);
-    place_loader(s, f);
+    place_loader(view, f);
     finding_advise(f, ACTION_SET_LOADER,
                    "The workers (%d) are busy %.0f %% of the time and there is room for more: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
-                   have, 100 * s->busy, w.workers,
+                   have, 100 * view->worker_busy, w.workers,
                    w.workers >= most && needed > most ? "; beyond that, measure" : "");
     finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
-    prove_busy(s, f);
+    prove_busy(view, f);
     finding_prove(f, EVIDENCE_WORKERS_NEEDED, needed, "workers WHERE parent_pid = %lld",
-                  (long long)s->loader->pid);
-    if (!isnan(s->idle))
-        finding_prove(f, EVIDENCE_IDLE_CORES, s->idle, "sys_samples");
-    predict_setting(s, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
+                  (long long)view->loader->pid);
+    if (!isnan(view->idle_cores))
+        finding_prove(f, EVIDENCE_IDLE_CORES, view->idle_cores, "sys_samples");
+    predict_setting(view, f, &w, "num_workers=%d,persistent_workers=True", w.workers);
     return 1;
 }
 
 /* The most threads that a worker had. */
-static double worker_threads(const struct scene *s)
+static double worker_threads(const struct loader_view *view)
 {
     double most = NAN;
-    for (size_t i = 0; i < s->facts->worker_count; i++)
-        for (size_t j = 0; j < s->facts->proc_sample_count; j++) {
-            const struct proc_sample *p = &s->facts->proc_samples[j];
-            if (p->pid == s->facts->workers[i].pid && p->threads > 0 &&
-                s->facts->workers[i].parent_pid == s->loader->pid)
+    for (size_t i = 0; i < view->facts->worker_count; i++)
+        for (size_t j = 0; j < view->facts->proc_sample_count; j++) {
+            const struct proc_sample *p = &view->facts->proc_samples[j];
+            if (p->pid == view->facts->workers[i].pid && p->threads > 0 &&
+                view->facts->workers[i].parent_pid == view->loader->pid)
                 most = isnan(most) ? (double)p->threads : larger(most, (double)p->threads);
         }
     return most;
@@ -247,79 +247,80 @@ static double worker_threads(const struct scene *s)
 
 /* Threads of the run for each core, running or ready to; NaN where the kernel did not say who was
  * ready. Only the main thread of a process counts among the ready, so this is the least. */
-static double crowd(const struct scene *s)
+static double crowd(const struct loader_view *view)
 {
-    double have = (double)s->loader->num_workers;
-    double rest = isnan(s->main_cpu) ? 0 : s->main_cpu + s->main_delay;
-    return (have * (s->worker_cpu + s->worker_delay) + (isnan(rest) ? 0 : rest)) / s->cores;
+    double have = (double)view->loader->num_workers;
+    double rest = isnan(view->main_cpu) ? 0 : view->main_cpu + view->main_delay;
+    return (have * (view->worker_cpu + view->worker_delay) + (isnan(rest) ? 0 : rest)) /
+           view->cores;
 }
 
 /* Workers that compute in several threads, which together outnumber the cores twice. Whether those
  * threads are ready cannot be seen; that the main thread queues for a core can. */
-static int crowded_by_threads(const struct scene *s)
+static int crowded_by_threads(const struct loader_view *view)
 {
-    double extra = worker_threads(s) - WORKER_THREADS;
-    return extra > 0 && s->busy >= BUSY_SHARE && s->worker_delay >= QUEUED &&
-           (double)s->loader->num_workers * (1 + extra) >= 2 * s->cores;
+    double extra = worker_threads(view) - WORKER_THREADS;
+    return extra > 0 && view->worker_busy >= BUSY_SHARE && view->worker_delay >= QUEUED &&
+           (double)view->loader->num_workers * (1 + extra) >= 2 * view->cores;
 }
 
 /* Clear when the run itself crowds the cores: whether workers are busy making batches, or the
  * training is too slow to take them, then follows from it. Where run delays were not measured: when
  * the machine is full, the workers alone could fill it, and they are what it is filled with. */
-static int is_crowded(const struct scene *s)
+static int is_crowded(const struct loader_view *view)
 {
-    double have = (double)s->loader->num_workers, ratio = crowd(s);
-    double full = 1 - s->idle / s->cores;
+    double have = (double)view->loader->num_workers, ratio = crowd(view);
+    double full = 1 - view->idle_cores / view->cores;
     if (!isnan(ratio))
-        return !(s->idle >= FREE_CORES) && (ratio >= CROWD || crowded_by_threads(s));
-    return s->busy >= BUSY_SHARE && full >= SATURATED && have > s->cores &&
-           s->worker_cpu * have >= 0.5 * s->cores;
+        return !(view->idle_cores >= FREE_CORES) && (ratio >= CROWD || crowded_by_threads(view));
+    return view->worker_busy >= BUSY_SHARE && full >= SATURATED && have > view->cores &&
+           view->worker_cpu * have >= 0.5 * view->cores;
 }
 
-int cpu_oversubscribed(const struct scene *s, struct finding *f)
+int cpu_oversubscribed(const struct loader_view *view, struct finding *f)
 {
-    if (!is_crowded(s))
+    if (!is_crowded(view))
         return 0;
-    double have = (double)s->loader->num_workers, threads = worker_threads(s);
-    struct what_if w = scene_model(s);
-    int most = (int)(have < floor(s->left) ? have : floor(s->left));
-    w.workers = scene_workers(s, &w, most > 1 ? most : 1);
-    int fewer = have > s->cores; /* else it is the threads inside of them */
+    double have = (double)view->loader->num_workers, threads = worker_threads(view);
+    struct what_if w = loader_model(view);
+    int most = (int)(have < floor(view->cores_left) ? have : floor(view->cores_left));
+    w.workers = loader_model_workers(view, &w, most > 1 ? most : 1);
+    int fewer = have > view->cores; /* else it is the threads inside of them */
     finding_cause(f, CAUSE_CPU_OVERSUBSCRIBED);
-    place_loader(s, f);
+    place_loader(view, f);
     if (fewer) {
         finding_advise(f, ACTION_SET_LOADER,
                        "%.0f workers share %.0f cores with the training, each getting %.2f of one. "
                        "Use DataLoader(..., num_workers=%d), and make a sample cheaper (smaller "
                        "images, decoded or cached data).",
-                       have, s->cores, s->worker_cpu, w.workers);
+                       have, view->cores, view->worker_cpu, w.workers);
         finding_argument(f, "num_workers=%d", w.workers);
     } else
         finding_advise(f, ACTION_LIMIT_THREADS,
                        "%.0f workers with up to %.0f threads each share %.0f cores with the "
                        "training. Let each compute in one thread (torch.set_num_threads(1), "
                        "cv2.setNumThreads(0), OMP_NUM_THREADS=1).",
-                       have, threads, s->cores);
-    prove_busy(s, f);
-    finding_prove(f, EVIDENCE_WORKER_CORES, s->worker_cpu,
+                       have, threads, view->cores);
+    prove_busy(view, f);
+    finding_prove(f, EVIDENCE_WORKER_CORES, view->worker_cpu,
                   "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
-                  (long long)s->loader->pid);
-    if (!isnan(s->worker_delay))
-        finding_prove(f, EVIDENCE_WORKER_QUEUED, s->worker_delay,
+                  (long long)view->loader->pid);
+    if (!isnan(view->worker_delay))
+        finding_prove(f, EVIDENCE_WORKER_QUEUED, view->worker_delay,
                       "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
-                      (long long)s->loader->pid);
-    if (!isnan(s->main_delay))
-        finding_prove(f, EVIDENCE_TRAINING_QUEUED, s->main_delay, "proc_samples WHERE pid = %lld",
-                      (long long)s->rank->pid);
-    if (!isnan(crowd(s)))
-        finding_prove(f, EVIDENCE_READY_THREADS, crowd(s), "proc_samples");
-    if (!isnan(s->idle))
-        finding_prove(f, EVIDENCE_MACHINE_CPU, 1 - s->idle / s->cores, "sys_samples");
+                      (long long)view->loader->pid);
+    if (!isnan(view->main_delay))
+        finding_prove(f, EVIDENCE_TRAINING_QUEUED, view->main_delay,
+                      "proc_samples WHERE pid = %lld", (long long)view->rank->pid);
+    if (!isnan(crowd(view)))
+        finding_prove(f, EVIDENCE_READY_THREADS, crowd(view), "proc_samples");
+    if (!isnan(view->idle_cores))
+        finding_prove(f, EVIDENCE_MACHINE_CPU, 1 - view->idle_cores / view->cores, "sys_samples");
     if (fewer)
-        predict_setting(s, f, &w, "num_workers=%d", w.workers);
+        predict_setting(view, f, &w, "num_workers=%d", w.workers);
     else
         finding_prove(f, EVIDENCE_WORKER_THREADS, threads,
                       "proc_samples WHERE pid IN (SELECT pid FROM workers WHERE parent_pid = %lld)",
-                      (long long)s->loader->pid);
+                      (long long)view->loader->pid);
     return 1;
 }

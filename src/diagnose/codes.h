@@ -202,7 +202,7 @@ enum action {
     X(PICKLE_TIME, "pickle_time", "pickle per batch", "ms")                                        \
     X(UNPICKLE_TIME, "unpickle_time", "unpickle per batch", "ms")                                  \
     X(PIN_TIME, "pin_time", "pin per batch", "ms")                                                 \
-    X(PIPE_BYTES, "pipe_bytes", "through the pipe per batch", "bytes")                             \
+    X(PIPE_BYTES, "loader_view_pipe_bytes", "through the pipe per batch", "bytes")                 \
     X(READ_SHARE, "read_share", "share of making spent blocked in reads", "ratio")                 \
     X(FAULT_SHARE, "fault_share", "share of making spent on pages of mapped files", "ratio")       \
     X(SAMPLE_READ_SHARE, "sample_read_share", "share of reads", "ratio")                           \

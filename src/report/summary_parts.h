@@ -6,6 +6,8 @@
 
 #include "base/json.h"
 #include "diagnose/diagnose.h"
+#include "facts/device_time.h"
+#include "facts/loader_view.h"
 
 json_t *summary_step_time(const struct facts *facts); /* summary_steps.c */
 json_t *summary_input(const struct facts *facts);     /* summary_input.c */

@@ -1,8 +1,7 @@
-/* device_lines.c: the lines of the user's loop that copy to the device or wait for it, as the rules
- * need them. Every call was counted, none was sampled, so how often is exact; how long the host was
- * inside of them is not what they cost, since it may have waited for work that was due anyway. What
- * they cost says the clock of the device; these lines say where. */
-#include "diagnose/rule.h"
+/* device_time.c: see device_time.h. */
+#include "facts/device_time.h"
+
+#include "facts/phase_shares.h"
 
 #include <stdio.h>
 
@@ -36,18 +35,6 @@ void device_lines_find(const struct facts *facts, const struct rank_facts *r,
     if (ret->count > 0)
         snprintf(ret->at, sizeof ret->at, "%s:%lld", ret->lines[0]->file,
                  (long long)ret->lines[0]->line);
-}
-
-void device_lines_place(struct finding *f, const struct device_lines *found,
-                        const struct rank_facts *r, const char *of)
-{
-    for (size_t i = 0; i < found->count; i++) {
-        const struct cuda_line *l = found->lines[i];
-        char at[sizeof found->at];
-        snprintf(at, sizeof at, "%s:%lld", l->file, (long long)l->line);
-        double ms = l->ms / (double)r->steps;
-        finding_place(f, at, found->ms > 0 ? ms / found->ms : 0, of);
-    }
 }
 
 double waits_of_copies(const struct facts *facts, const struct rank_facts *r)
@@ -105,4 +92,27 @@ double launches_after_waits(const struct facts *facts, const struct rank_facts *
         return 0;
     double still = host_ms(facts, r) - device_work_ms(facts, r);
     return still <= 0 ? 1 : still < idle ? 1 - still / idle : 0;
+}
+
+int gpu_share_of(const struct facts *facts, const struct rank_facts *r, clock_phases phases,
+                 struct gpu_share *ret)
+{
+    double all_ms = 0, copies = waits_of_copies(facts, r), late = launches_after_waits(facts, r);
+    int is_wait = (phases & CLOCK_PHASE(SYNC)) != 0, is_copy = (phases & CLOCK_PHASE(H2D)) != 0;
+    struct gpu_share sum = {0};
+    for (size_t i = 0; i < facts->gpu_phase_count; i++) {
+        const struct gpu_phase *p = &facts->gpu_phases[i];
+        if (p->pid != r->pid)
+            continue;
+        all_ms += p->device_ms;
+        double waited = p->phase == LEAT_CLOCK_SYNC ? 1 : p->phase == LEAT_CLOCK_LAUNCH ? late : 0;
+        double part = (double)(phases >> p->phase & 1) * (1 - waited) +
+                      (is_copy * copies + is_wait * (1 - copies)) * waited;
+        sum.device += part * p->device_ms;
+        sum.idle += part * p->idle_ms;
+    }
+    if (!(all_ms > 0) || all_ms < CLOCK_STEPS * r->kept_ms / (double)r->kept)
+        return 0;
+    *ret = (struct gpu_share){sum.device / all_ms, sum.idle / all_ms};
+    return 1;
 }

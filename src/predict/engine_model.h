@@ -1,0 +1,40 @@
+/* engine_model.h: leat's own loader: what its threads did, and the step with other threads.
+ *
+ * Making the batches of one step takes W of work, the rest of the step R. T threads work
+ * all the time, the consumer helps while it waits, and pieces of work are small, so nobody idles
+ * while a batch is wanted: T x S + (S - R) = W gives the step
+ *
+ *     S = max(R, (W + R) / (T + 1))
+ *
+ * and never less than the CPU time of all, divided by the cores that other programs leave. What is
+ * predicted is the measured step times the ratio of two such S: what the model leaves out, memory
+ * bandwidth above all, then counts in both.
+ */
+#ifndef LEAT_PREDICT_ENGINE_MODEL_H
+#define LEAT_PREDICT_ENGINE_MODEL_H
+
+#include "facts/loader_view.h"
+
+#define NEAR 1.02 /* step times closer than this cannot be told apart in one run */
+
+struct engine_view {
+    const struct loader_view *view;
+    const struct engine_fact *e;
+    double work_ms;     /* of all stages, the consumer's help included */
+    double busy;        /* share of the threads' time; NaN: no thread was seen */
+    double cpu;         /* cores that a busy thread used, the consumer counted as one; NaN */
+    const char *stage;  /* the one that takes most, in words */
+    double stage_share; /* of the work */
+    double idle;        /* cores; NaN: not sampled */
+};
+
+struct engine_view engine_look(const struct loader_view *view, const struct engine_fact *e);
+
+/* The work of one step, ms; NaN without batches. */
+double engine_step_work(const struct engine_view *v);
+/* The step with `work_ms` of work and so many threads, ms. */
+double engine_step_ms(const struct engine_view *v, double work_ms, double threads);
+/* The fewest threads up to `most` whose step is near the best of them. */
+int engine_threads_for(const struct engine_view *v, int most);
+
+#endif
