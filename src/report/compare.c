@@ -14,6 +14,7 @@
  * overlap are told apart (separated_by_tail).
  */
 #include "report/compare.h"
+#include "report/summary_parts.h"
 #include "report/text_layout.h"
 #include "report/report.h"
 
@@ -160,17 +161,6 @@ static enum change separated_by_tail(const json_t *before, const json_t *after, 
 /* ---- are they comparable?
  * ------------------------------------------------------------------------ */
 
-/* The loader that feeds the steps. */
-static const json_t *main_loader(const json_t *summary)
-{
-    const json_t *item, *list = json_find(summary, "input.loaders");
-    size_t i;
-    json_array_foreach (list, i, item)
-        if (strcmp(json_find_text(item, "use", ""), "eval") != 0)
-            return item;
-    return NULL;
-}
-
 static void differ(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void differ(json_t *list, const char *fmt, ...)
 {
@@ -207,7 +197,7 @@ static double batches_per_step(const json_t *summary)
 static json_t *find_differences(const json_t *before, const json_t *after)
 {
     json_t *list = json_array();
-    const json_t *b = main_loader(before), *a = main_loader(after);
+    const json_t *b = summary_main_loader(before), *a = summary_main_loader(after);
     differ_number(list, "batch size", json_find_number(b, "batch_size", NAN),
                   json_find_number(a, "batch_size", NAN));
     differ_number(list, "batches a step", batches_per_step(before), batches_per_step(after));
@@ -236,7 +226,7 @@ static json_t *find_notes(const json_t *before, const struct step_series *b, con
                           const struct step_series *a)
 {
     json_t *list = json_array();
-    const json_t *x = main_loader(before), *y = main_loader(after);
+    const json_t *x = summary_main_loader(before), *y = summary_main_loader(after);
     const char *started = json_find_text(before, "run.started_at", NULL);
     if (started && strcmp(started, json_find_text(after, "run.started_at", "")) == 0 &&
         strcmp(json_find_text(before, "run.name", ""), json_find_text(after, "run.name", "")) == 0)
@@ -413,7 +403,7 @@ int compare_summaries(const char *before_run, const json_t *before,
         json_number_or_null(threshold), "basis", basis(&r), "before",
         side(before_run, before, before_steps), "after", side(after_run, after, after_steps),
         "rows", rows, "prediction",
-        compare_prediction(before, main_loader(before), after, main_loader(after)));
+        compare_prediction(before, summary_main_loader(before), after, summary_main_loader(after)));
     if (!result)
         return err_set(err, -ENOMEM, "Out of memory while comparing.");
     *ret_result = result;

@@ -1,7 +1,7 @@
-/* summary_input.c: the summary's input part: the loaders, their workers, and what making a batch
- * and handing it over took. Workers are listed by their number: the processes of all epochs
- * together. Figures of samples, batches, hand-over, ready batches and lines are those of the loader
- * that feeds the typical rank. */
+/* summary_input.c: the summary's input part: the loaders, their workers, and the time to make a
+ * batch and hand it over. The loader that feeds the typical rank comes first; the figures of
+ * samples, batches, hand-over, ready batches and lines are its own. Workers are listed by number:
+ * the processes of all epochs are summed. */
 #include "report/summary_parts.h"
 
 #include "base/mem.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum { MOST_WORKERS = 1024, MOST_LINES = 24 };
-static const double least_line_share = 0.01; /* below, sampling sees chance */
+static const double least_line_share = 0.01; /* less is sampling noise */
 
-/* What leat's own threads did for the loader, if they make its batches. */
+/* leat.DataLoader's threads, where they make the batches of this loader. */
 static json_t *engine_part(const struct engine_fact *e)
 {
     if (!e)
@@ -52,7 +52,8 @@ static json_t *loader_part(const struct facts *facts, const struct loader_fact *
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-struct owner { /* whose parts */
+/* The loader and worker whose parts are asked for. */
+struct owner {
     const struct facts *facts;
     int64_t pid;
     int loader, worker;
@@ -83,12 +84,13 @@ static json_t *part_of(const struct owner *o, enum leat_part part)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-struct crew_member { /* a worker by its number */
+/* The processes of all epochs that had one worker number. */
+struct worker_sum {
     struct worker_fact sum;
     int64_t processes;
 };
 
-static int same_member(const struct worker_fact *a, const struct worker_fact *b)
+static int same_worker(const struct worker_fact *a, const struct worker_fact *b)
 {
     return a->parent_pid == b->parent_pid && a->loader == b->loader &&
            a->worker_id == b->worker_id && a->worker_id >= 0;
@@ -99,36 +101,36 @@ static int64_t sum_known(int64_t a, int64_t b)
     return a < 0 || b < 0 ? -1 : a + b;
 }
 
-/* The pid is that of the latest process. */
-static size_t gather_crew(const struct facts *facts, struct crew_member *crew)
+/* The pid is the latest process's. */
+static size_t sum_workers(const struct facts *facts, struct worker_sum *sums)
 {
     size_t n = 0;
     for (size_t i = 0; i < facts->worker_count; i++) {
         const struct worker_fact *w = &facts->workers[i];
         size_t at = 0;
-        while (at < n && !same_member(&crew[at].sum, w))
+        while (at < n && !same_worker(&sums[at].sum, w))
             at++;
         if (at == n && n == MOST_WORKERS)
             continue;
-        struct crew_member *member = &crew[at];
+        struct worker_sum *worker = &sums[at];
         if (at == n) {
-            crew[n++] = (struct crew_member){*w, 1};
+            sums[n++] = (struct worker_sum){*w, 1};
             continue;
         }
-        member->processes++;
-        member->sum.pid = w->pid;
-        member->sum.batches = sum_known(member->sum.batches, w->batches);
-        member->sum.samples = sum_known(member->sum.samples, w->samples);
-        member->sum.busy_ms += w->busy_ms;
-        member->sum.alive_ms += w->alive_ms;
-        member->sum.max_ms = fmax(member->sum.max_ms, w->max_ms);
+        worker->processes++;
+        worker->sum.pid = w->pid;
+        worker->sum.batches = sum_known(worker->sum.batches, w->batches);
+        worker->sum.samples = sum_known(worker->sum.samples, w->samples);
+        worker->sum.busy_ms += w->busy_ms;
+        worker->sum.alive_ms += w->alive_ms;
+        worker->sum.max_ms = fmax(worker->sum.max_ms, w->max_ms);
     }
     return n;
 }
 
-static json_t *worker_part(const struct facts *facts, const struct crew_member *member)
+static json_t *worker_part(const struct facts *facts, const struct worker_sum *worker)
 {
-    const struct worker_fact *w = &member->sum;
+    const struct worker_fact *w = &worker->sum;
     struct owner o = {facts, w->parent_pid, w->loader, w->worker_id};
     double busy = w->alive_ms > 0 ? w->busy_ms / w->alive_ms : NAN;
     struct part_stats idle = stats_of(&o, LEAT_PART_IDLE);
@@ -137,7 +139,7 @@ static json_t *worker_part(const struct facts *facts, const struct crew_member *
         "{so so so so so sI so so so so so so so so so so}", "rank", summary_integer(w->rank),
         "pid", summary_integer(w->pid), "parent_pid", summary_integer(w->parent_pid), "loader",
         summary_integer(w->loader), "worker", summary_integer(w->worker_id), "processes",
-        (json_int_t)member->processes, "batches", summary_integer(w->batches), "samples",
+        (json_int_t)worker->processes, "batches", summary_integer(w->batches), "samples",
         summary_integer(w->samples), "busy", json_number_or_null(w->busy_ms), "alive",
         json_number_or_null(w->alive_ms), "busy_share", json_number_or_null(busy > 1 ? 1 : busy),
         "idle_share", json_number_or_null(idle_share), "max", json_number_or_null(w->max_ms),
@@ -147,29 +149,29 @@ static json_t *worker_part(const struct facts *facts, const struct crew_member *
 
 static json_t *workers_part(const struct facts *facts)
 {
-    struct crew_member *crew = mem_alloc_array(MOST_WORKERS + 1, sizeof *crew);
-    json_t *list = crew ? json_array() : NULL;
-    size_t n = list ? gather_crew(facts, crew) : 0;
+    struct worker_sum *sums = mem_alloc_array(MOST_WORKERS + 1, sizeof *sums);
+    json_t *list = sums ? json_array() : NULL;
+    size_t n = list ? sum_workers(facts, sums) : 0;
     for (size_t i = 0; i < n; i++)
-        if (json_array_append_new(list, worker_part(facts, &crew[i])) < 0) {
+        if (json_array_append_new(list, worker_part(facts, &sums[i])) < 0) {
             json_decref(list);
             list = NULL;
             break;
         }
-    mem_free(crew);
+    mem_free(sums);
     return list;
 }
 
 /* ---- the feeding loader ---------------------------------------------------------------------- */
 
-/* What workers said of themselves where nothing finer is known: busy time per batch or sample. */
-static struct part_stats busy_stats(const struct facts *facts, int per_sample)
+/* Busy time per batch or per sample of the loader's workers, for runs without finer records. */
+static struct part_stats busy_stats(const struct owner *o, int per_sample)
 {
     struct part_stats s = {0, 0, NAN, NAN, NAN, NAN, NAN, 0};
-    for (size_t i = 0; i < facts->worker_count; i++) {
-        const struct worker_fact *w = &facts->workers[i];
+    for (size_t i = 0; i < o->facts->worker_count; i++) {
+        const struct worker_fact *w = &o->facts->workers[i];
         int64_t made = per_sample ? w->samples : w->batches;
-        if (made <= 0 || !isfinite(w->busy_ms))
+        if (w->parent_pid != o->pid || w->loader != o->loader || made <= 0 || !isfinite(w->busy_ms))
             continue;
         s.total += w->busy_ms;
         s.n += (double)made;
@@ -180,7 +182,7 @@ static struct part_stats busy_stats(const struct facts *facts, int per_sample)
     return s;
 }
 
-/* Shares of the time at work on samples, by kind. */
+/* Shares of the time spent on samples, by kind. */
 static json_t *sample_kinds(const struct line_fact *lines, size_t n)
 {
     double all = 0, read = 0, decode = 0;
@@ -202,7 +204,7 @@ static json_t *per_sample_part(const struct owner *o, const struct line_fact *li
 {
     struct part_stats s = stats_of(o, LEAT_PART_SAMPLE);
     if (!(s.n > 0))
-        s = busy_stats(o->facts, 1);
+        s = busy_stats(o, 1);
     json_t *part = times_part(&s);
     if (!json_is_object(part))
         return part;
@@ -219,7 +221,7 @@ static json_t *per_batch_part(const struct owner *o)
 {
     struct part_stats fetch = stats_of(o, LEAT_PART_FETCH);
     struct part_stats collate = stats_of(o, LEAT_PART_COLLATE);
-    struct part_stats made = busy_stats(o->facts, 0);
+    struct part_stats made = busy_stats(o, 0);
     if (fetch.n > 0) {
         made.mean = fetch.mean + (collate.n > 0 ? collate.mean : 0);
         made.n = fetch.n;
@@ -264,7 +266,7 @@ static json_t *lines_part(const struct line_fact *lines, size_t n)
     for (size_t i = 0; list && i < n && json_array_size(list) < MOST_LINES; i++) {
         const struct line_fact *l = &lines[i];
         if (!(l->ms >= least_line_share * all))
-            break; /* the costliest come first */
+            break; /* they are sorted by cost */
         json_t *below = l->below ? json_pack("{so so}", "file", summary_text(l->below->file),
                                              "line", summary_integer(l->below->line))
                                  : json_null();
@@ -295,8 +297,11 @@ json_t *summary_input(const struct facts *facts)
     size_t n = 0;
     json_t *loaders = json_array();
     int bad = !loaders || facts_lines(facts, all.pid, all.loader, &lines, &n) < 0;
+    if (!bad && feeding)
+        bad = json_array_append_new(loaders, loader_part(facts, feeding)) < 0;
     for (size_t i = 0; !bad && i < facts->loader_count; i++)
-        bad = json_array_append_new(loaders, loader_part(facts, &facts->loaders[i])) < 0;
+        if (&facts->loaders[i] != feeding)
+            bad = json_array_append_new(loaders, loader_part(facts, &facts->loaders[i])) < 0;
     json_t *part = NULL;
     if (bad)
         json_decref(loaders);

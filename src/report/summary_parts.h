@@ -23,4 +23,8 @@ json_t *summary_integer(int64_t value);
 json_t *summary_text(const char *text);
 json_t *summary_flag(int64_t value); /* 1 true, 0 false, else null */
 
+/* The loader that feeds the steps, of a parsed summary: summary_input.c puts it first. NULL when
+ * there is none. An evaluation's loader only where there is no other. */
+const json_t *summary_main_loader(const json_t *summary); /* summary_read.c */
+
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "report/summary_parts.h"
 
 #include <dirent.h>
 #include <stdint.h>
@@ -63,6 +64,16 @@ int summary_parse(const char *text, size_t bytes, json_t **ret_summary, struct l
     }
     *ret_summary = summary;
     return 0;
+}
+
+const json_t *summary_main_loader(const json_t *summary)
+{
+    const json_t *list = json_find(summary, "input.loaders"), *item;
+    size_t i;
+    json_array_foreach (list, i, item)
+        if (strcmp(json_find_text(item, "use", ""), "eval") != 0)
+            return item;
+    return json_array_get(list, 0);
 }
 
 /* ---- finding it ------------------------------------------------------------------------------ */

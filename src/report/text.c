@@ -175,37 +175,78 @@ static int in_section(const json_t *finding, const char *section)
            (strcmp(section, "system") == 0 && strcmp(name, "process") == 0);
 }
 
-/* What the finding rests on, in a line: "input share 84 % | kept steps 297". */
+/* 1 when `text` holds the number at the start of `value` ("3.57ms", "84 %"), not as part of a
+ * longer number. */
+static int has_number(const char *text, const char *value)
+{
+    size_t length = strspn(value, "0123456789.");
+    for (; length && *text; text++) {
+        size_t number = strspn(text, "0123456789.");
+        while (number > length && text[number - 1] == '.') /* the end of a sentence */
+            number--;
+        if (number == length && strncmp(text, value, length) == 0)
+            return 1;
+        text += number ? number - 1 : 0;
+    }
+    return 0;
+}
+
+/* "84 %", "3.57ms", "5 workers"; without the unit where the name has it: "num_workers 0". */
+static void add_value(struct str *text, const json_t *item)
+{
+    double value = json_find_number(item, "value", NAN);
+    const char *unit = json_find_text(item, "unit", ""), *what = json_find_text(item, "what", "");
+    char cell[LAYOUT_CELL];
+    if (strcmp(unit, "ratio") == 0)
+        str_add(text, layout_percent(value, cell));
+    else if (strcmp(unit, "ms") == 0)
+        str_add(text, layout_duration(value, cell));
+    else if (strcmp(unit, "bytes") == 0)
+        str_add(text, layout_bytes(value, cell));
+    else if (!*unit || strstr(what, unit))
+        str_add(text, layout_count(value, cell));
+    else
+        str_addf(text, "%s %s", layout_count(value, cell), unit);
+}
+
+static void add_evidence(struct str *line, const json_t *item)
+{
+    struct str part = {0};
+    str_addf(&part, "%s ", json_find_text(item, "what", "?"));
+    add_value(&part, item);
+    layout_part(line, str_text(&part));
+    str_done(&part);
+}
+
+/* What the finding rests on, in a line: "input share 84 % | num_workers 0". Of more than
+ * MAX_EVIDENCE values the first stays, which made the rule fire, and every number that the action
+ * uses. Then those at the end, which belong to the cause: the general ones before them are in the
+ * Stats line too. */
 static void put_evidence(struct str *out, const json_t *finding)
 {
+    enum { MAX_EVIDENCE = 6, MAX_LISTED = 64 };
+    const json_t *items[MAX_LISTED], *item;
+    int keep[MAX_LISTED] = {0}, count = 0, kept = 0;
+    const char *action = json_find_text(finding, "action", "");
     struct str line = {0};
     size_t i;
-    const json_t *item;
-    const json_t *list = json_object_get(finding, "evidence");
-    json_array_foreach (list, i, item) {
-        double value = json_find_number(item, "value", NAN);
-        const char *unit = json_find_text(item, "unit", "");
-        char cell[LAYOUT_CELL];
-        struct str part = {0};
-        if (i == 6 || !isfinite(value))
+    json_array_foreach (json_object_get(finding, "evidence"), i, item) {
+        struct str value = {0};
+        if (count == MAX_LISTED || !isfinite(json_find_number(item, "value", NAN)))
             continue;
-        str_addf(&part, "%s ", json_find_text(item, "what", "?"));
-        if (strcmp(unit, "share") == 0 || strcmp(unit, "ratio") == 0)
-            str_add(&part, layout_percent(value, cell));
-        else if (strcmp(unit, "ms") == 0)
-            str_add(&part, layout_duration(value, cell));
-        else if (strcmp(unit, "bytes") == 0)
-            str_add(&part, layout_bytes(value, cell));
-        else /* "num_workers 0" rather than "num_workers 0 workers" */
-            str_addf(&part, "%s %s", layout_count(value, cell),
-                     strstr(json_find_text(item, "what", ""), unit) ? "" : unit);
-        while (part.length && part.text[part.length - 1] == ' ')
-            part.text[--part.length] = 0;
-        layout_part(&line, str_text(&part));
-        str_done(&part);
-        if (i >= 6)
-            break;
+        add_value(&value, item);
+        keep[count] = count == 0 || has_number(action, str_text(&value));
+        str_done(&value);
+        kept += keep[count];
+        items[count++] = item;
     }
+    for (int k = count - 1; k >= 0 && kept < MAX_EVIDENCE; k--) {
+        kept += !keep[k];
+        keep[k] = 1;
+    }
+    for (int k = 0; k < count; k++)
+        if (keep[k])
+            add_evidence(&line, items[k]);
     if (line.length)
         layout_paragraph(out, "- Evidence: ", 2, str_text(&line));
     str_done(&line);

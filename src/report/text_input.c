@@ -2,6 +2,7 @@
  * it is slow if it is, and where the time of making a batch goes. */
 #include "report/text_parts.h"
 
+#include "report/summary_parts.h"
 #include "report/text_layout.h"
 
 #include <math.h>
@@ -19,31 +20,20 @@ static const json_t *input_finding(const json_t *summary)
     return NULL;
 }
 
-/* The loader that feeds the steps: training before inference before evaluation. */
-static const json_t *main_loader(const json_t *summary)
-{
-    static const char *const uses[] = {"train", "infer", "eval"};
-    const json_t *list = json_find(summary, "input.loaders"), *item;
-    size_t i;
-    for (size_t use = 0; use < 3; use++)
-        json_array_foreach (list, i, item)
-            if (strcmp(json_find_text(item, "use", ""), uses[use]) == 0)
-                return item;
-    return NULL;
-}
-
-/* How busy the workers were, on average; NaN without workers. */
-static double workers_busy(const json_t *summary)
+/* How busy the workers of this loader were, on average; NaN without workers. */
+static double workers_busy(const json_t *summary, const json_t *loader)
 {
     const json_t *list = json_find(summary, "input.workers"), *item;
-    double sum = 0;
+    double pid = json_find_number(loader, "pid", NAN);
+    double number = json_find_number(loader, "loader", NAN), sum = 0;
     size_t i, n = 0;
     json_array_foreach (list, i, item) {
         double share = json_find_number(item, "busy_share", NAN);
-        if (isfinite(share)) {
-            sum += share;
-            n++;
-        }
+        if (!isfinite(share) || json_find_number(item, "parent_pid", pid) != pid ||
+            json_find_number(item, "loader", number) != number)
+            continue;
+        sum += share;
+        n++;
     }
     return n ? sum / (double)n : NAN;
 }
@@ -70,7 +60,7 @@ static void input_stats(const json_t *summary, const json_t *loader, struct str 
         snprintf(part, sizeof part, "%s %s", counts[i].name, layout_count(n, cell));
         layout_part(line, part);
     }
-    double busy = workers_busy(summary);
+    double busy = workers_busy(summary, loader);
     if (isfinite(busy)) {
         snprintf(part, sizeof part, "workers %s busy", layout_percent(busy, cell));
         layout_part(line, part);
@@ -217,7 +207,7 @@ static void put_lines(const json_t *input, struct str *out)
 
 void text_input(const json_t *summary, struct str *out)
 {
-    const json_t *finding = input_finding(summary), *loader = main_loader(summary);
+    const json_t *finding = input_finding(summary), *loader = summary_main_loader(summary);
     const char *cause = json_find_text(finding, "cause", NULL);
     const char *meaning = cause ? cause_meaning(cause) : NULL;
     struct str line = {0};

@@ -153,4 +153,19 @@ static inline void hand_slow_input(struct hand_run *run)
     f->predicted_gain = 1.9;
 }
 
+/* The same with two training loaders: loader 0, fast and seen first, and loader 1, which the
+ * training waits for. */
+static inline void hand_two_loaders(struct hand_run *run, struct loader_fact loaders[static 2])
+{
+    hand_slow_input(run);
+    loaders[0] = loaders[1] = run->loader;
+    loaders[0].wait_ms = 12;
+    loaders[0].batch_size = 8;
+    snprintf(loaders[0].where, sizeof loaders[0].where, "train.py:12");
+    loaders[1].loader = 1;
+    loaders[1].num_workers = 2;
+    run->facts.loaders = loaders;
+    run->facts.loader_count = 2;
+}
+
 #endif

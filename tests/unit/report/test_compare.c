@@ -346,6 +346,35 @@ static void set(json_t *summary, const char *part, const char *key, json_t *valu
     json_object_set_new((json_t *)json_find(summary, part), key, value);
 }
 
+/* Of two training loaders the one that the training waits for is compared. */
+static void the_loader_waited_for_is_compared(void **state)
+{
+    struct hand_run run;
+    struct loader_fact loaders[2];
+    struct leat_err err = {""};
+    static struct side sides[3];
+    static const int64_t sizes[3][2] = {
+        {8,  32},
+        {16, 32},
+        {8,  64}
+    };
+    hand_two_loaders(&run, loaders);
+    for (int i = 0; i < 3; i++) {
+        make_side(&sides[i], 100, 1000, 1);
+        json_decref(sides[i].summary);
+        loaders[0].batch_size = sizes[i][0];
+        loaders[1].batch_size = sizes[i][1];
+        assert_int_equal(summary_build(&run.facts, &run.findings, &sides[i].summary, &err), 0);
+    }
+    json_t *result = compared(&sides[0], &sides[1]);
+    assert_int_equal(json_array_size(json_object_get(result, "differences")), 0);
+    json_decref(result);
+    assert_differs(&sides[0], &sides[2], "32 64");
+    for (int i = 0; i < 3; i++)
+        json_decref(sides[i].summary);
+    findings_done(&run.findings);
+}
+
 /* Each property that makes steps incomparable, alone. */
 static void each_difference_makes_runs_incomparable(void **state)
 {
@@ -492,6 +521,7 @@ int main(void)
         cmocka_unit_test(more_steps_decide),
         cmocka_unit_test(time_and_memory_decide),
         cmocka_unit_test(incomparable_runs_are_inconclusive),
+        cmocka_unit_test(the_loader_waited_for_is_compared),
         cmocka_unit_test(each_difference_makes_runs_incomparable),
         cmocka_unit_test(gpu_utilization_is_shown),
         cmocka_unit_test(other_devices_are_a_note),

@@ -225,6 +225,55 @@ static struct cuda_line line_with(int64_t pid, int line, const char *kind, doubl
     return l;
 }
 
+/* A TOO_FEW_WORKERS finding as diagnose makes it: eight values, the seventh of which the action
+ * uses. */
+static void the_actions_number_stays_in_long_evidence(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    struct finding *f = &run.findings.items[0]; /* has the input share, 84 % */
+    finding_advise(f, ACTION_SET_LOADER, "Use DataLoader(..., num_workers=5).");
+    finding_prove(f, EVIDENCE_INPUT_TIME, 254.5, "steps");
+    finding_prove(f, EVIDENCE_STEP_TIME, 303.7, "steps");
+    finding_prove(f, EVIDENCE_WAIT_PER_BATCH, 1, "batches");
+    finding_prove(f, EVIDENCE_WORKERS_BUSY, 0.97, "workers");
+    finding_prove(f, EVIDENCE_MAKE_TIME, 58, "workers");
+    finding_prove(f, EVIDENCE_WORKERS_NEEDED, 5, "workers");
+    finding_prove(f, EVIDENCE_IDLE_CORES, 2.8, "sys_samples");
+    char *text = report_of(&run.facts, &run.findings);
+    /* The two that repeat the Stats line are left out. */
+    assert_figures(line_of(text, "- Evidence: "), "84% 1.00ms 97% 58.0ms 5 2.80");
+    mem_free(text);
+    finding_prove(f, EVIDENCE_FOREIGN_CORES, 0.25, "sys_samples");
+    finding_prove(f, EVIDENCE_MACHINE_CPU, 0.5, "sys_samples");
+    finding_prove(f, EVIDENCE_RUN_CPU, 0.4, "sys_samples");
+    finding_prove(f, EVIDENCE_READY_THREADS, 1.5, "proc_samples");
+    text = report_of(&run.facts, &run.findings);
+    assert_figures(line_of(text, "- Evidence: "), "84% 5 0.25 50% 40% 1.50");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
+/* Two training loaders: the section is about the one that the training waits for. */
+static void input_is_of_the_loader_waited_for(void **state)
+{
+    struct hand_run run;
+    struct loader_fact loaders[2];
+    hand_two_loaders(&run, loaders);
+    struct worker_fact workers[] = {
+        {.pid = 1, .parent_pid = 1000, .loader = 0, .worker_id = 0, .busy_ms = 10, .alive_ms = 100},
+        {.pid = 2, .parent_pid = 1000, .loader = 1, .worker_id = 0, .busy_ms = 90, .alive_ms = 100},
+    };
+    run.facts.workers = workers;
+    run.facts.worker_count = 2;
+    char *text = report_of(&run.facts, &run.findings);
+    const char *input = section_of(text, "Input");
+    assert_figures(line_of(input, "- Stats: "), "84% 32 2 90%");
+    assert_figures(line_of(input, "- Loader: "), "train.py:31");
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 static void cuda_calls_of_a_step_are_one_line(void **state)
 {
     struct hand_run run;
@@ -441,6 +490,8 @@ int main(void)
         cmocka_unit_test(text_depends_on_the_json_alone),
         cmocka_unit_test(the_end_of_the_run),
         cmocka_unit_test(excluded_steps_and_losses_are_shown),
+        cmocka_unit_test(the_actions_number_stays_in_long_evidence),
+        cmocka_unit_test(input_is_of_the_loader_waited_for),
         cmocka_unit_test(cuda_calls_of_a_step_are_one_line),
         cmocka_unit_test(gpu_idle_time_is_one_line),
         cmocka_unit_test(lines_that_copy_or_wait_are_named),
