@@ -45,6 +45,8 @@ HOMES = [
     (r"(bpf/.*|linux/bpf\.h|linux/btf\.h)", ["src/observe/bpf/"]),
     (r"cmocka\.h", ["tests/"]),
     (r"zlib\.h", ["src/load/source/tar/unpack_gz.c"]),
+    (r"zstd\.h", ["src/load/source/tar/unpack_zstd.c"]),
+    (r"curl/.*", ["src/load/source/remote/download.c"]),
     (r"lmdb\.h", ["src/load/source/lmdb/"]),
     (r"libdeflate\.h", ["src/load/source/hdf5/chunk_filter.c"]),
     (r"(nvml|cuda|cuda_runtime|cuda_runtime_api|cupti|nvjpeg|dlpack/dlpack)\.h", []),

@@ -61,6 +61,8 @@ look() {
     need libcmocka-dev has_library cmocka
     need libdeflate-dev has_library libdeflate
     need liblmdb-dev has_library lmdb
+    need libzstd-dev has_library libzstd
+    need libcurl4-openssl-dev has_library libcurl # its headers; the library is opened when needed
     need zlib1g-dev has_library zlib # SQLite, linked statically, wants it; shards in gz
     need python3 has "$PYTHON"
     need python3-dev has_headers

@@ -149,11 +149,11 @@ def test_fetched(server, tmp_path, ending, cached):
     (
         ("forbidden", "answered 403", 1),
         ("busy", "answered 503", 3),
-        ("cut", "could not be fetched.*bytes", 3),
-        ("too-long", "could not be fetched.*bytes", 3),
+        ("cut", "could not be downloaded.*bytes", 3),
+        ("too-long", "could not be downloaded.*bytes", 3),
         ("too-short", "cut short", 1),
         ("silent-end", "cut short", 1),
-        ("to-file", "could not be fetched", 1),
+        ("to-file", "could not be downloaded", 1),
     ),
 )
 def test_servers_that_fail(server, tmp_path, mode, error, times):
@@ -178,13 +178,13 @@ def test_servers_that_come_round(server, tmp_path, mode):
 
 
 def test_a_server_that_falls_silent(server, tmp_path):
-    with pytest.raises(OSError, match="nothing came for 1 s"):
+    with pytest.raises(OSError, match="no byte in 1 s"):
         leat_data.Tar(f"{server.url}/s-0.tar?slow", cache_dir=tmp_path / "cache", timeout=1)
     assert no_copy(tmp_path / "cache")
 
 
 def test_nobody_there():
-    with pytest.raises(OSError, match="could not be fetched"):
+    with pytest.raises(OSError, match="could not be downloaded"):
         leat_data.Tar("http://127.0.0.1:1/s.tar", timeout=1)
 
 
@@ -474,30 +474,25 @@ def test_forked_processes_share_the_cache(server, tmp_path):
     assert len(server.asked) == 3
 
 
-# ---- Libraries that are not installed.
+# ---- Without libcurl.
 
 
-@pytest.mark.parametrize(
-    "library, shard", (("libcurl", "http://h/s.tar"), ("libzstd", "s.tar.zst"))
-)
-def test_a_missing_library_is_named(tmp_path, library, shard):
-    if library == "libzstd":
-        shard = packed(write_tar(tmp_path / "s.tar"), "zst")
+def test_a_missing_libcurl_is_named(tmp_path):
     block = tmp_path / "block.c"
     block.write_text(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <string.h>\n"
         "void *dlopen(const char *name, int flags) {\n"
-        f'    if (name && strstr(name, "{library}")) return 0;\n'
+        '    if (name && strstr(name, "libcurl")) return 0;\n'
         '    void *(*real)(const char *, int) = dlsym(RTLD_NEXT, "dlopen");\n'
         "    return real(name, flags);\n}\n"
     )
     built = os.fspath(tmp_path / "block.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", built, block], check=True)
-    script = OPEN.format(package=os.path.dirname(PACKAGE), shard=os.fsencode(shard), cache=None)
+    script = OPEN.format(package=os.path.dirname(PACKAGE), shard=b"http://h/s.tar", cache=None)
     said = subprocess.run(
         [sys.executable, "-c", script],
         env=dict(os.environ, LD_PRELOAD=built),
         capture_output=True,
         text=True,
     )
-    assert f"{library}.so" in said.stderr and "not installed" in said.stderr
+    assert "libcurl.so" in said.stderr and "not installed" in said.stderr

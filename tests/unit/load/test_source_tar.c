@@ -4,7 +4,7 @@
 #include "samples.h"
 
 #include "base/mem.h"
-#include "load/source/remote/fetch.h"
+#include "load/source/remote/download.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -285,10 +285,10 @@ static void an_s3_address_is_made_a_url(void **state)
     };
     unsetenv("AWS_DEFAULT_REGION");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct fetch fetch = {.address = cases[i].address, .endpoint = cases[i].endpoint};
+        struct download download = {.address = cases[i].address, .endpoint = cases[i].endpoint};
         struct str url = {0};
         cases[i].region ? setenv("AWS_REGION", cases[i].region, 1) : unsetenv("AWS_REGION");
-        must(fetch_url(&fetch, &url, &err));
+        must(download_url(&download, &url, &err));
         assert_string_equal(str_text(&url), cases[i].url);
         str_done(&url);
     }
@@ -296,9 +296,9 @@ static void an_s3_address_is_made_a_url(void **state)
     static const char *const wrong[] = {"s3://data", "s3://data/", "s3:///0.tar",
                                         "gs://data/0.tar"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct fetch fetch = {.address = wrong[i], .label = wrong[i]};
+        struct download download = {.address = wrong[i], .label = wrong[i]};
         struct str url = {0};
-        assert_int_equal(fetch_url(&fetch, &url, &err), -LEAT_E_USAGE);
+        assert_int_equal(download_url(&download, &url, &err), -LEAT_E_USAGE);
         assert_non_null(strstr(err.text, wrong[i]));
         str_done(&url);
     }

@@ -1,7 +1,7 @@
 /* shard_file.c: see shard_file.h. */
 #include "shard_file.h"
 
-#include "fetch.h"
+#include "download.h"
 #include "load/source/tar/unpack.h"
 
 #include "base/mem.h"
@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 enum {
-    CHECK_BYTES = 16 << 20,   /* how often the disk is asked for its free space */
-    RESERVE_BYTES = 256 << 20 /* that much, or a twentieth of the disk, is left to others */
+    CHECK_BYTES = 16 << 20,   /* written between two looks at the free space of the disk */
+    RESERVE_BYTES = 256 << 20 /* kept free, or a twentieth of the disk */
 };
 
 static void pause_ms(long ms)
@@ -30,18 +30,18 @@ static void pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* ---- The copy: where unpacked bytes are written ---- */
+/* ---- The copy: the file that unpacked bytes are written to ---- */
 
 struct copy {
     struct unpack_out out; /* first: a pointer to it is one to the whole */
     int fd;
-    const char *label, *folder; /* of the shard; where the copy lies */
+    const char *label, *folder; /* of the shard; of the copy */
     struct shard_cache *cache;
     uint64_t written, checked;
     struct unpack unpack;
 };
 
-/* Whether so many bytes more may be written; then not asked again before `checked` is reached. */
+/* Whether the disk has room for `wanted` more bytes; the next check is at `checked` bytes. */
 static int check_space(struct copy *copy, uint64_t wanted, struct leat_err *err)
 {
     struct statvfs disk;
@@ -57,8 +57,8 @@ static int check_space(struct copy *copy, uint64_t wanted, struct leat_err *err)
         return 0;
     }
     return err_set(err, -ENOSPC,
-                   "%s has %llu MB left on its disk, too little for a copy of %s; another folder "
-                   "can be given as the cache.",
+                   "%s has %llu MB free on its disk, too little for a copy of %s: give another "
+                   "folder as the cache.",
                    copy->folder, (unsigned long long)(left / 1000000), copy->label);
 }
 
@@ -69,8 +69,8 @@ static int check_limit(const struct copy *copy, uint64_t more, struct leat_err *
     if (!cache->most_bytes || bytes <= cache->most_bytes)
         return 0;
     return err_set(err, -ENOSPC,
-                   "The local copies of the shards take more than the %llu bytes allowed by "
-                   "cache_bytes; the first too many is that of %s.",
+                   "The local copies of the shards take more than cache_bytes (%llu); the copy of "
+                   "%s is the first that does not fit.",
                    (unsigned long long)cache->most_bytes, copy->label);
 }
 
@@ -79,13 +79,13 @@ static int write_copy(struct unpack_out *out, const uint8_t *bytes, size_t count
 {
     struct copy *copy = (struct copy *)out;
     if (atomic_load(&copy->cache->stop))
-        return err_set(err, -ECANCELED, "The copying of %s was given up.", copy->label);
+        return err_set(err, -ECANCELED, "The copy of %s was cancelled.", copy->label);
     if (copy->written + count > copy->checked) {
         int failed = check_space(copy, count, err);
         if (failed < 0)
             return failed;
     }
-    copy->written += count; /* before the check, which counts them too: see forget() */
+    copy->written += count; /* before the check, which counts them too: see start_over() */
     int failed = check_limit(copy, count, err);
     while (!failed && count) {
         ssize_t wrote = write(copy->fd, bytes, count);
@@ -98,8 +98,8 @@ static int write_copy(struct unpack_out *out, const uint8_t *bytes, size_t count
     return failed;
 }
 
-/* Back to an empty file, for another try. */
-static int forget(struct copy *copy, struct leat_err *err)
+/* Empties the file, for another try. */
+static int start_over(struct copy *copy, struct leat_err *err)
 {
     unpack_done(&copy->unpack);
     atomic_fetch_sub(&copy->cache->bytes, copy->written);
@@ -109,8 +109,8 @@ static int forget(struct copy *copy, struct leat_err *err)
     return 0;
 }
 
-/* The sentences of unpack.c do not know the shard: theirs become part of one that does. */
-static int named(const struct copy *copy, int code, struct leat_err *err)
+/* The messages of unpack.c do not name the shard. */
+static int add_label(const struct copy *copy, int code, struct leat_err *err)
 {
     struct leat_err inner;
     if (code != -LEAT_E_CORRUPT && code != -LEAT_E_FOREIGN && code != -LEAT_E_MISSING)
@@ -121,21 +121,21 @@ static int named(const struct copy *copy, int code, struct leat_err *err)
 
 static int put(struct copy *copy, const uint8_t *bytes, size_t count, struct leat_err *err)
 {
-    return named(copy, unpack_put(&copy->unpack, bytes, count, err), err);
+    return add_label(copy, unpack_put(&copy->unpack, bytes, count, err), err);
 }
 
 static int end(struct copy *copy, struct leat_err *err)
 {
-    int failed = named(copy, unpack_end(&copy->unpack, err), err);
+    int failed = add_label(copy, unpack_end(&copy->unpack, err), err);
     unpack_done(&copy->unpack);
     return failed;
 }
 
-/* ---- Where the bytes come from ---- */
+/* ---- The bytes: from a compressed file or an address ---- */
 
 static int copy_local(struct copy *copy, const struct mapped_file *packed, struct leat_err *err)
 {
-    int failed = forget(copy, err);
+    int failed = start_over(copy, err);
     for (uint64_t at = 0; !failed && at < packed->bytes;) {
         uint64_t left = packed->bytes - at, some = left < 1 << 20 ? left : 1 << 20;
         if (mapped_file_extent(packed) < at + some)
@@ -147,11 +147,11 @@ static int copy_local(struct copy *copy, const struct mapped_file *packed, struc
     return failed < 0 ? failed : end(copy, err);
 }
 
-static int arrive(void *owner, const uint8_t *bytes, size_t count, int64_t length,
-                  struct leat_err *err)
+static int receive(void *owner, const uint8_t *bytes, size_t count, int64_t length,
+                   struct leat_err *err)
 {
     struct copy *copy = owner;
-    if (!copy->unpack.begun && length > 0) { /* a compressed one needs still more */
+    if (!copy->unpack.begun && length > 0) { /* unpacked it needs at least that */
         int failed = check_space(copy, (uint64_t)length, err);
         if (failed < 0)
             return failed;
@@ -162,18 +162,18 @@ static int arrive(void *owner, const uint8_t *bytes, size_t count, int64_t lengt
 static int copy_address(struct copy *copy, const char *address, struct leat_err *err)
 {
     struct shard_cache *cache = copy->cache;
-    struct fetch fetch = {.address = address,
-                          .label = copy->label,
-                          .endpoint = cache->endpoint,
-                          .timeout_s = cache->timeout_s,
-                          .stop = &cache->stop,
-                          .put = arrive,
-                          .owner = copy};
+    struct download download = {.address = address,
+                                .label = copy->label,
+                                .endpoint = cache->endpoint,
+                                .timeout_s = cache->timeout_s,
+                                .stop = &cache->stop,
+                                .put = receive,
+                                .owner = copy};
     for (int attempt = 1;; attempt++) {
-        int again, failed = forget(copy, err);
+        int again, failed = start_over(copy, err);
         if (failed < 0)
             return failed;
-        failed = fetch_all(&fetch, &again, err);
+        failed = download_run(&download, &again, err);
         if (!failed)
             return end(copy, err);
         if (!again || attempt >= cache->tries)
@@ -193,7 +193,7 @@ static uint64_t hash(const char *text)
     return h;
 }
 
-/* "FOLDER/NAME-0123456789abcdef.tar": NAME is for people, the number for us. */
+/* "FOLDER/NAME-0123456789abcdef.tar": NAME is for people, the number identifies the shard. */
 static char *copy_name(const char *folder, const char *label, const char *identity)
 {
     const char *slash = strrchr(label, '/');
@@ -232,21 +232,21 @@ static int is_same_file(int fd, const char *path)
            one.st_ino == other.st_ino;
 }
 
-/* Waits until nobody else makes this copy. Polled, so that it can be given up. */
+/* Waits while another process makes this copy. Polled, so that it can be cancelled. */
 static int lock(int fd, const char *part, struct shard_cache *cache, struct leat_err *err)
 {
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return err_set(err, -errno, "%s cannot be locked: %s.", part, err_text(errno));
         if (atomic_load(&cache->stop))
-            return err_set(err, -ECANCELED, "The waiting for %s was given up.", part);
+            return err_set(err, -ECANCELED, "Waiting for %s was cancelled.", part);
         pause_ms(20);
     }
     return 0;
 }
 
-/* The locked .part, or -1 in *ret_fd where the whole copy is there by now. What was locked may
- * have been renamed or removed by who held it before: then it is not what the name means. */
+/* The locked .part, or -1 in *ret_fd when the whole copy exists by now. The process that held the
+ * lock before may have renamed or removed the file: then the name means another one. */
 static int open_part(const struct shard_file *shard, struct shard_cache *cache, int *ret_fd,
                      struct leat_err *err)
 {
@@ -286,10 +286,10 @@ static int open_temporary(struct leat_err *err)
     return fd;
 }
 
-/* ---- The whole ---- */
+/* ---- Opening ---- */
 
-static int fill(struct copy *copy, const char *address, const struct mapped_file *packed,
-                struct leat_err *err)
+static int write_all(struct copy *copy, const char *address, const struct mapped_file *packed,
+                     struct leat_err *err)
 {
     copy->out.write = write_copy;
     copy->unpack.out = &copy->out;
@@ -298,9 +298,9 @@ static int fill(struct copy *copy, const char *address, const struct mapped_file
     return failed;
 }
 
-/* A copy that was there already counts as one made now. */
-static int open_kept(struct shard_file *shard, const char *label, struct shard_cache *cache,
-                     struct leat_err *err)
+/* An existing copy counts against the limit as one made now. */
+static int open_existing(struct shard_file *shard, const char *label, struct shard_cache *cache,
+                         struct leat_err *err)
 {
     int failed = mapped_file_open(&shard->file, shard->name, err);
     struct copy copy = {.label = label, .cache = cache};
@@ -333,17 +333,17 @@ static int open_copy(struct shard_file *shard, const char *address, const char *
         copy.folder = cache->folder;
         if (!failed)
             failed = open_part(shard, cache, &copy.fd, err);
-        if (failed < 0) { /* not ours to remove */
+        if (failed < 0) { /* another process may have it */
             mem_free(shard->part);
             shard->part = NULL;
             return failed;
         }
         if (copy.fd < 0)
-            return open_kept(shard, label, cache, err);
+            return open_existing(shard, label, cache, err);
     } else if ((copy.fd = open_temporary(err)) < 0) {
         return copy.fd;
     }
-    int failed = fill(&copy, address, packed, err);
+    int failed = write_all(&copy, address, packed, err);
     if (!failed)
         return mapped_file_take(&shard->file, copy.fd, label, err);
     if (shard->part)
@@ -372,8 +372,8 @@ int shard_file_open(struct shard_file *shard, const char *path, struct shard_cac
 {
     *shard = (struct shard_file){.file = {.fd = -1}};
     int failed;
-    if (fetch_is_address(path)) {
-        char *label = fetch_label(path);
+    if (download_is_address(path)) {
+        char *label = download_label(path);
         failed = label ? open_copy(shard, path, label, NULL, cache, err)
                        : err_set(err, -ENOMEM, "No memory to open a shard.");
         mem_free(label);
@@ -389,7 +389,7 @@ int shard_file_keep(struct shard_file *shard, struct leat_err *err)
 {
     if (!shard->part)
         return 0;
-    /* Without this a machine that loses power could have the name and not the bytes. */
+    /* After a power failure the name must not exist without the bytes. */
     if (fdatasync(shard->file.fd) < 0 || rename(shard->part, shard->name) < 0)
         return err_set(err, -errno, "%s cannot be written: %s.", shard->name, err_text(errno));
     flock(shard->file.fd, LOCK_UN);

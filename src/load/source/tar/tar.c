@@ -5,7 +5,7 @@
  * rank and state works as with any file. Values are decoded straight from the map.
  *
  *     caller    waits, and asks now and then whether it shall give up
- *     threads   each takes the next shard: open or fetch, index, keep
+ *     threads   each takes the next shard: open or download, index, keep
  */
 #include "load/codec/codec.h"
 #include "load/source/remote/shard_file.h"

@@ -1,10 +1,10 @@
 /* unpack.h: bytes that arrive compressed, or not, and leave as they were.
  *
- *     read or fetched  ──►  unpack_put()  ──►  out->write()
+ *     read or downloaded  ──►  unpack_put()  ──►  out->write()
  *
- * What they are is seen from the first bytes, never from a name: gz, zstd, or plain. zlib is
- * linked; zstd is looked for when it is needed. Both checks of the formats are made: the CRC of gz
- * always, zstd's where the frame has one. Nothing but the window of the format is kept in memory.
+ * What they are is seen from the first bytes, never from a name: gz, zstd, or plain. Both checks of
+ * the formats are made: the CRC of gz always, zstd's where the frame has one. Nothing but the
+ * window of the format is kept in memory.
  */
 #ifndef LEAT_LOAD_SOURCE_UNPACK_H
 #define LEAT_LOAD_SOURCE_UNPACK_H
