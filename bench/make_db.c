@@ -28,17 +28,16 @@ static double spread(uint64_t seed, uint64_t counter, double sigma)
     return exp(sum * sigma * 1.73);
 }
 
-static struct step_row make_step(int rank, int64_t step, uint64_t *end_ns)
+static struct step_row make_step(int rank, int64_t step, int64_t *end_ns)
 {
     static const double shares[PHASES] = {
         [PHASE_INPUT] = 0.12,    [PHASE_FORWARD] = 0.3, [PHASE_BACKWARD] = 0.4,
         [PHASE_OPTIMIZER] = 0.1, [PHASE_SYNC] = 0.05,   [PHASE_OTHER] = 0.03};
     struct step_row row = {
-        .rank = rank, .step = step, .samples = 64, .micro_steps = 1, .records = 5};
+        .id = store_step_id(rank, step), .samples = 64, .micro_steps = 1, .records = 5};
     for (int p = 0; p < PHASES; p++) {
-        row.known[p] = p != PHASE_H2D;
-        row.phase_ns[p] = (uint64_t)(shares[p] * STEP_NS *
-                                     spread((uint64_t)(rank * PHASES + p), (uint64_t)step, 0.1));
+        row.phase_ns[p] = (int64_t)(shares[p] * STEP_NS *
+                                    spread((uint64_t)(rank * PHASES + p), (uint64_t)step, 0.1));
     }
     if (step % 997 == 0)
         row.phase_ns[PHASE_INPUT] += 8 * STEP_NS;
@@ -50,6 +49,7 @@ static struct step_row make_step(int rank, int64_t step, uint64_t *end_ns)
     }
     for (int p = 0; p < PHASES; p++)
         row.wall_ns += row.phase_ns[p];
+    row.phase_ns[PHASE_H2D] = STORE_NULL;
     row.end_ns = *end_ns += row.wall_ns;
     return row;
 }
@@ -61,23 +61,57 @@ static int add_input(struct store_writer *w, int64_t pid, int64_t worker)
     static const char *const parts[] = {"sample", "fetch", "collate", "pickle", "idle"};
     int code = 0;
     for (int p = 0; p < 5 && code == 0; p++) {
-        code = store_add(w, "input_parts", "pid,loader,worker,part,n,total_ns,max_ns,bytes",
-                         "iiisiiii", pid, (int64_t)0, worker, parts[p], (int64_t)64000,
-                         (int64_t)64000000000, (int64_t)9000000, (int64_t)0);
-        for (int64_t bin = 0; bin < 60 && code == 0; bin++)
-            code = store_add(w, "input_hist", "pid,loader,worker,part,bin,n", "iiisii", pid,
-                             (int64_t)0, worker, parts[p], 600 + bin, 100 + bin);
+        struct input_part_row part = {.pid = pid,
+                                      .worker = worker,
+                                      .part = parts[p],
+                                      .n = 64000,
+                                      .total_ns = 64000000000,
+                                      .max_ns = 9000000};
+        code = store_add_input_part(w, &part);
+        for (int64_t bin = 0; bin < 60 && code == 0; bin++) {
+            struct input_bin_row row = {
+                .pid = pid, .worker = worker, .part = parts[p], .bin = 600 + bin, .n = 100 + bin};
+            code = store_add_input_bin(w, &row);
+        }
     }
-    for (int64_t i = 0; i < 60 && code == 0; i++)
-        code = store_add(w, "input_lines",
-                         "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
-                         "decode_ns,blocked_ns,library",
-                         "iiiidssisiiiiii", pid, (int64_t)0, worker, i,
-                         i % 3 ? (double)(i - i % 3) : (double)NAN, "sample",
-                         "/usr/lib/python3/dist-packages/torchvision/datasets/folder.py", 200 + i,
-                         "__getitem__", 60 - i, (60 - i) * 10000000, i * 1000, i * 2000, (int64_t)0,
-                         (int64_t)1);
+    for (int64_t i = 0; i < 60 && code == 0; i++) {
+        struct input_line_row line = {
+            .pid = pid,
+            .worker = worker,
+            .id = i,
+            .below = i % 3 ? i - i % 3 : STORE_NULL,
+            .part = "sample",
+            .file = "/usr/lib/python3/dist-packages/torchvision/datasets/folder.py",
+            .line = 200 + i,
+            .function = "__getitem__",
+            .samples = 60 - i,
+            .ns = (60 - i) * 10000000,
+            .read_ns = i * 1000,
+            .decode_ns = i * 2000,
+            .library = 1,
+        };
+        code = store_add_input_line(w, &line);
+    }
     return code;
+}
+
+static int add_loader(struct store_writer *w, int64_t pid, int64_t rank)
+{
+    struct loader_row loader = loader_row_nulls;
+    loader.pid = pid;
+    loader.loader = 0;
+    loader.rank = rank;
+    loader.use = "train";
+    loader.dataset = "ImageFolder";
+    loader.batch_size = 64;
+    loader.num_workers = WORKERS;
+    loader.iterations = 1;
+    loader.batches = 1000;
+    loader.samples = 64000;
+    loader.wait_ns = 1000000000;
+    loader.first_wait_ns = 1000000;
+    loader.background_ns = 0;
+    return store_add_loader(w, &loader);
 }
 
 static int add_processes(struct store_writer *w, int ranks)
@@ -89,26 +123,37 @@ static int add_processes(struct store_writer *w, int ranks)
     code = code ? code : store_set_meta(w, "exit_status", "0");
     code = code ? code : store_set_meta(w, "cpus", "64");
     for (int64_t rank = 0; rank < ranks && code == 0; rank++) {
-        int64_t pid = 1000 + rank * 16;
-        code = store_add(w, "processes",
-                         "pid,ppid,role,rank,local_rank,world_size,comm,command,started_ns,"
-                         "recorded,signals,torch,lost_records,record_cost_ns",
-                         "iisiiissiissii", pid, (int64_t)999, "main", rank, rank, (int64_t)ranks,
-                         "python3", "python3 train.py", (int64_t)0, (int64_t)1,
-                         "fetch,backward,optimizer,sync", "2.13.0", (int64_t)0, (int64_t)800);
+        struct process_row process = process_row_nulls;
+        int64_t pid = process.pid = 1000 + rank * 16;
+        process.ppid = 999;
+        process.role = "main";
+        process.rank = process.local_rank = rank;
+        process.world_size = ranks;
+        process.comm = "python3";
+        process.command = "python3 train.py";
+        process.started_ns = 0;
+        process.recorded = 1;
+        process.signals = "fetch,backward,optimizer,sync";
+        process.torch = "2.13.0";
+        process.lost_records = 0;
+        process.record_cost_ns = 800;
+        code = store_add_process(w, &process);
         if (code == 0)
-            code = store_add(w, "loaders",
-                             "pid,loader,rank,use,dataset,batch_size,num_workers,iterations,"
-                             "batches,samples,wait_ns,first_wait_ns,background_ns",
-                             "iiissiiiiiiii", pid, (int64_t)0, rank, "train", "ImageFolder",
-                             (int64_t)64, (int64_t)WORKERS, (int64_t)1, (int64_t)1000,
-                             (int64_t)64000, (int64_t)1000000000, (int64_t)1000000, (int64_t)0);
+            code = add_loader(w, pid, rank);
         for (int64_t i = 0; i < WORKERS && code == 0; i++)
             code = add_input(w, pid, i);
-        for (int64_t i = 0; i < WORKERS && code == 0; i++)
-            code = store_add(
-                w, "processes", "pid,ppid,role,rank,worker_id,comm,started_ns,recorded", "iisiisii",
-                pid + 1 + i, pid, "worker", rank, i, "python3", (int64_t)0, (int64_t)1);
+        for (int64_t i = 0; i < WORKERS && code == 0; i++) {
+            struct process_row worker = process_row_nulls;
+            worker.pid = pid + 1 + i;
+            worker.ppid = pid;
+            worker.role = "worker";
+            worker.rank = rank;
+            worker.worker_id = i;
+            worker.comm = "python3";
+            worker.started_ns = 0;
+            worker.recorded = 1;
+            code = store_add_process(w, &worker);
+        }
     }
     return code;
 }
@@ -117,34 +162,55 @@ static int add_processes(struct store_writer *w, int ranks)
 static int add_second(struct store_writer *w, int ranks, int64_t second, int64_t step)
 {
     int64_t t = second * (int64_t)NS_PER_S;
-    int code = store_add(w, "sys_samples",
-                         "t_ns,cpu_ratio,run_cpu_ratio,iowait_ratio,memory_total,memory_available,"
-                         "cpu_pressure",
-                         "idddiid", t, 0.5, 0.4, 0.01, (int64_t)1 << 38, (int64_t)1 << 37, 0.02);
+    struct sys_sample_row machine = sys_sample_row_nulls;
+    machine.t_ns = t;
+    machine.cpu_ratio = 0.5;
+    machine.run_cpu_ratio = 0.4;
+    machine.iowait_ratio = 0.01;
+    machine.memory_total = (int64_t)1 << 38;
+    machine.memory_available = (int64_t)1 << 37;
+    machine.cpu_pressure = 0.02;
+    int code = store_add_sys_sample(w, &machine);
     for (int64_t rank = 0; rank < ranks && code == 0; rank++) {
-        for (int64_t i = 0; i <= WORKERS && code == 0; i++)
-            code = store_add(w, "proc_samples",
-                             "t_ns,pid,cpu_ns,rss_bytes,threads,fds,voluntary,involuntary,"
-                             "minor_faults,major_faults,read_bytes,write_bytes,read_calls,"
-                             "shared_bytes,fd_limit",
-                             "iiiiiiiiiiiiiii", t, 1000 + rank * 16 + i, t / 2, (int64_t)2000000000,
-                             (int64_t)12, (int64_t)80, second * 900, second * 20, second * 500,
-                             second / 9, second * 50000000, second * 4096, second * 800,
-                             (int64_t)300000000, (int64_t)1024);
+        for (int64_t i = 0; i <= WORKERS && code == 0; i++) {
+            struct proc_sample_row sample = {
+                .t_ns = t,
+                .pid = 1000 + rank * 16 + i,
+                .cpu_ns = t / 2,
+                .rss_bytes = 2000000000,
+                .threads = 12,
+                .fds = 80,
+                .voluntary = second * 900,
+                .involuntary = second * 20,
+                .minor_faults = second * 500,
+                .major_faults = second / 9,
+                .read_bytes = second * 50000000,
+                .write_bytes = second * 4096,
+                .read_calls = second * 800,
+                .shared_bytes = 300000000,
+                .fd_limit = 1024,
+                .run_delay_ns = STORE_NULL,
+            };
+            code = store_add_proc_sample(w, &sample);
+        }
+        struct memory_sample_row memory = {.t_ns = t,
+                                           .rank = rank,
+                                           .device = rank,
+                                           .step = step,
+                                           .allocated = 20000000000,
+                                           .reserved = 24000000000,
+                                           .split = STORE_NULL,
+                                           .retries = STORE_NULL};
         if (code == 0)
-            code =
-                store_add(w, "memory_samples", "t_ns,rank,device,step,allocated,reserved", "iiiiii",
-                          t, rank, rank, step, (int64_t)20000000000, (int64_t)24000000000);
-        if (code == 0 && second % 30 == 0)
-            code = store_add(w, "spans", "rank,name,step,start_ns,end_ns", "isiii", rank,
-                             "checkpoint", step, t, t + 150000000);
+            code = store_add_memory_sample(w, &memory);
     }
     return code ? code : store_flush(w);
 }
 
 static int record(struct store_writer *w, int ranks, int64_t steps, uint64_t *ret_worst_ns)
 {
-    uint64_t *ends = mem_alloc_array((size_t)ranks, sizeof *ends), worst = 0;
+    int64_t *ends = mem_alloc_array((size_t)ranks, sizeof *ends);
+    uint64_t worst = 0;
     int64_t second = 0;
     int code = ends ? add_processes(w, ranks) : -ENOMEM;
     for (int64_t step = 0; step < steps && code == 0; step++) {
@@ -152,7 +218,7 @@ static int record(struct store_writer *w, int ranks, int64_t steps, uint64_t *re
             struct step_row row = make_step(rank, step, &ends[rank]);
             code = store_add_step(w, &row);
         }
-        if (code == 0 && ends[0] / NS_PER_S > (uint64_t)second) {
+        if (code == 0 && ends[0] / (int64_t)NS_PER_S > second) {
             uint64_t before = clock_now_ns();
             code = add_second(w, ranks, ++second, step);
             before = clock_now_ns() - before;
@@ -160,7 +226,7 @@ static int record(struct store_writer *w, int ranks, int64_t steps, uint64_t *re
         }
     }
     if (code == 0)
-        code = store_set_metaf(w, "duration_ns", "%llu", (unsigned long long)ends[0]);
+        code = store_set_metaf(w, "duration_ns", "%lld", (long long)ends[0]);
     mem_free(ends);
     *ret_worst_ns = worst;
     return code;
@@ -181,17 +247,14 @@ int main(int argc, char **argv)
         return 1;
     }
     int code = record(w, (int)ranks, (int64_t)steps, &worst);
-    char *path = NULL;
-    int closed = store_writer_close(w, &path, &err);
+    int closed = store_writer_close(w, &err);
     struct stat st;
-    if (code || closed || stat(path, &st)) {
+    if (code || closed || stat(argv[1], &st)) {
         fprintf(stderr, "make_db: %s %s\n", err_text(code ? code : closed), err.text);
-        mem_free(path);
         return 1;
     }
     printf("ranks %llu steps %llu seconds %.1f longest_flush_ms %.1f bytes %lld\n",
            (unsigned long long)ranks, (unsigned long long)steps,
            (double)(clock_now_ns() - start) / 1e9, (double)worst / 1e6, (long long)st.st_size);
-    mem_free(path);
     return 0;
 }

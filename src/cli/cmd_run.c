@@ -227,22 +227,17 @@ static int make_summary(struct session *s, json_t **ret_summary, struct leat_err
 
 /* Writes both forms beside run.db; where that folder is full, the text on stderr is what remains.
  */
-static void write_summary(struct session *s, const char *database, const json_t *summary,
-                          const char *text)
+static void write_summary(struct session *s, const json_t *summary, const char *text)
 {
     struct leat_err err = {""};
-    char *folder = mem_strdup(database ? database : s->folder.path);
-    if (folder && database)
-        *strrchr(folder, '/') = 0;
-    char *json_path = path_join(folder ? folder : ".", "final_summary.json", NULL);
-    char *text_path = path_join(folder ? folder : ".", "final_summary.txt", NULL);
+    char *json_path = path_join(s->folder.path, "final_summary.json", NULL);
+    char *text_path = path_join(s->folder.path, "final_summary.txt", NULL);
     if (json_path && json_write_file(json_path, summary, &err) < 0)
         note(s, err.text);
     if (text_path && path_write_file(text_path, text, strlen(text), &err) < 0)
         note(s, err.text);
     mem_free(json_path);
     mem_free(text_path);
-    mem_free(folder);
 }
 
 static void tell_notes(const struct session *s)
@@ -292,18 +287,15 @@ static void finish(struct session *s, const struct run_process_end *end)
         store_flush(s->writer);
         if (make_summary(s, &summary, &err) < 0)
             note(s, err.text);
-        char *database = NULL;
-        err.text[0] = 0;
-        store_writer_close(s->writer, &database, &err);
+        store_writer_close(s->writer, &err);
         s->writer = NULL;
         note(s, err.text);
         if (summary) {
             struct str text = {0};
             report_text(summary, 0, &text);
-            write_summary(s, database, summary, str_text(&text));
+            write_summary(s, summary, str_text(&text));
             str_done(&text);
         }
-        mem_free(database);
     }
     tell(s, summary);
     json_decref(summary);
@@ -336,8 +328,8 @@ static void prepare(struct session *s)
 /* The command could not be started: no trace of a run that never was. */
 static void discard(struct session *s)
 {
-    char *database = NULL;
-    store_writer_close(s->writer, &database, NULL);
+    char *database = path_join(s->folder.path, "run.db", NULL);
+    store_writer_close(s->writer, NULL);
     if (database)
         unlink(database);
     mem_free(database);

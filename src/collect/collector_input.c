@@ -366,19 +366,33 @@ static void write_hist(struct collector *c, const struct input_place *p, enum le
         }
     for (int bin = 0; bin < HIST_MOST + 16; bin++)
         if (bins[bin])
-            store_add(c->writer, "input_hist", "pid,loader,worker,part,bin,n", "iiisiu", p->pid,
-                      (int64_t)p->loader, (int64_t)p->worker, part_names[part], (int64_t)bin,
-                      bins[bin]);
+            store_add_input_bin(c->writer, &(struct input_bin_row){
+                                               .pid = p->pid,
+                                               .loader = p->loader,
+                                               .worker = p->worker,
+                                               .part = part_names[part],
+                                               .bin = bin,
+                                               .n = store_signed(bins[bin]),
+                                           });
 }
 
 static void write_parts(struct collector *c, const struct input_place *p)
 {
     for (int i = 0; i < LEAT_PARTS_COUNT; i++) {
         const struct part_total *t = &p->parts[i];
-        if (t->n)
-            store_add(c->writer, "input_parts", "pid,loader,worker,part,n,total_ns,max_ns,bytes",
-                      "iiisuuuu", p->pid, (int64_t)p->loader, (int64_t)p->worker, part_names[i],
-                      t->n, t->total_ns, t->max_ns, t->bytes);
+        if (!t->n)
+            continue;
+        struct input_part_row row = {
+            .pid = p->pid,
+            .loader = p->loader,
+            .worker = p->worker,
+            .part = part_names[i],
+            .n = store_signed(t->n),
+            .total_ns = store_signed(t->total_ns),
+            .max_ns = store_signed(t->max_ns),
+            .bytes = store_signed(t->bytes),
+        };
+        store_add_input_part(c->writer, &row);
     }
 }
 
@@ -386,12 +400,24 @@ static void write_lines(struct collector *c, const struct input_place *p)
 {
     for (size_t i = 0; i < p->line_count; i++) {
         const struct ring_line *l = &p->lines[i];
-        store_add(c->writer, "input_lines",
-                  "pid,loader,worker,id,below,part,file,line,function,samples,ns,read_ns,"
-                  "decode_ns,blocked_ns,library",
-                  "iiiidssisuuuuui", p->pid, (int64_t)p->loader, (int64_t)p->worker, (int64_t)i,
-                  or_null(l->below), part_names[l->part], l->file, (int64_t)l->line, l->function,
-                  l->samples, l->ns, l->read_ns, l->decode_ns, l->blocked_ns, (int64_t)l->library);
+        struct input_line_row row = {
+            .pid = p->pid,
+            .loader = p->loader,
+            .worker = p->worker,
+            .id = (int64_t)i,
+            .below = store_or_null(l->below),
+            .part = part_names[l->part],
+            .file = l->file,
+            .line = l->line,
+            .function = l->function,
+            .samples = store_signed(l->samples),
+            .ns = store_signed(l->ns),
+            .read_ns = store_signed(l->read_ns),
+            .decode_ns = store_signed(l->decode_ns),
+            .blocked_ns = store_signed(l->blocked_ns),
+            .library = l->library,
+        };
+        store_add_input_line(c->writer, &row);
     }
 }
 

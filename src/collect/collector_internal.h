@@ -2,10 +2,9 @@
  *
  *     collector.c          life, adopting, draining, finishing
  *     collector_speaker.c  one recording process: its records, its rank, its rows
- *     collector_spans.c    spans with a name: totals, and the longest one by one
+ *     collector_spans.c    spans with a name: their totals
  *     collector_input.c    inside the input path: parts, their distribution, lines of code
  *     collector_cuda.c     calls of CUDA
- *     collector_clock.c    idle time of the device
  *     collector_sample.c   the view from outside: /proc, pressure, GPUs
  *     collector_lost.c     what was not seen, and why
  */
@@ -20,7 +19,6 @@
 #include <stdbool.h>
 
 enum {
-    SPANS_KEPT = 256,     /* of each name and process, the longest */
     SPAN_NAMES = 256,     /* of each process */
     MEMORY_WAITING = 256, /* memory samples that wait for their step to end */
     SEEN_MOST = 4096,     /* living processes of the tree that are followed */
@@ -28,17 +26,10 @@ enum {
     RANK_MOST = 1 << 20   /* a rank beyond this was scribbled */
 };
 
-struct kept_span {
-    uint64_t start_ns, end_ns;
-    int64_t step;
-};
-
 struct span_total {
     char name[REC_NAME_BYTES];
     int64_t n;
     uint64_t total_ns, max_ns, other_ns;
-    struct kept_span *kept; /* owned */
-    size_t kept_count, kept_cap, shortest;
 };
 
 struct memory_row {
@@ -128,13 +119,6 @@ struct collector {
     uint64_t gpus_used; /* bit per index */
 };
 
-/* SQLite stores NaN as NULL, and a whole number given as a real as an integer again where the
- * column is one: so this is "the number, or NULL where it is not known". */
-static inline double or_null(int64_t value)
-{
-    return value < 0 ? (double)NAN : (double)value;
-}
-
 static inline uint64_t collector_relative(const struct collector *c, uint64_t t_ns)
 {
     return t_ns > c->options.start_ns ? t_ns - c->options.start_ns : 0;
@@ -152,10 +136,9 @@ struct speaker *speaker_master(const struct speaker *s); /* whom a worker works 
 void collector_forget(struct collector *c);              /* the dead whose rows say all */
 
 /* collector_spans.c */
-void spans_add(struct speaker *s, const char *name, int64_t step, uint64_t start_ns,
-               uint64_t end_ns, uint64_t other_ns);
+void spans_add(struct speaker *s, const char *name, uint64_t start_ns, uint64_t end_ns,
+               uint64_t other_ns);
 void spans_write_totals(struct speaker *s, int rank);
-void spans_write_kept(struct speaker *s, int rank);
 void spans_done(struct speaker *s);
 
 /* collector_input.c */
@@ -168,9 +151,6 @@ void input_done(struct collector *c);
 /* collector_cuda.c */
 void cuda_write(struct speaker *s, int rank);
 void cuda_lost(struct collector *c); /* processes whose calls were not counted */
-
-/* collector_clock.c */
-void clock_write(struct speaker *s, int rank);
 
 /* collector_sample.c */
 void sample_begin(struct collector *c);

@@ -33,7 +33,7 @@ void lost_add(struct collector *c, const char *what, int64_t n, const char *fmt,
     va_start(args, fmt);
     vsnprintf(why, sizeof why, fmt, args);
     va_end(args);
-    store_add(c->writer, "lost", "what,n,why", "sis", what, n, why);
+    store_add_lost(c->writer, &(struct lost_row){.what = what, .n = n, .why = why});
 }
 
 /* ---- Python that does not record ------------------------------------------------------------ */

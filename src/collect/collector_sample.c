@@ -241,18 +241,29 @@ void sample_write_process(struct collector *c, const struct speaker *s, const st
     uint64_t ended = seen->ended_ns ? seen->ended_ns : s->ended_ns;
     uint64_t cost = h->cost_ns;
     signals_text(h->signals, signals, sizeof signals);
-    store_add(c->writer, "processes",
-              "pid,ppid,role,rank,local_rank,world_size,worker_id,comm,command,started_ns,ended_ns,"
-              "recorded,signals,missing,python,torch,devices,exception,lost_records,"
-              "record_cost_ns",
-              "iisddddssudissssssdd", pid, ppid, role_of(s), or_null(rank),
-              or_null(rank >= 0 ? h->local_rank : -1), or_null(rank >= 0 ? h->world_size : -1),
-              or_null(h->worker_id), text_or_null(seen->comm), seen->command, started,
-              or_null(ended ? (int64_t)ended : -1), (int64_t)recorded, text_or_null(signals),
-              text_or_null(h->missing), text_or_null(h->python), text_or_null(h->torch),
-              text_or_null(h->devices), text_or_null(h->exception),
-              or_null(recorded ? (int64_t)s->lost : -1),
-              or_null(cost > 0 && cost < NS_PER_S ? (int64_t)cost : -1));
+    struct process_row row = {
+        .pid = pid,
+        .ppid = ppid,
+        .role = role_of(s),
+        .rank = store_or_null(rank),
+        .local_rank = store_or_null(rank >= 0 ? h->local_rank : -1),
+        .world_size = store_or_null(rank >= 0 ? h->world_size : -1),
+        .worker_id = store_or_null(h->worker_id),
+        .comm = text_or_null(seen->comm),
+        .command = seen->command,
+        .started_ns = store_signed(started),
+        .ended_ns = ended ? store_signed(ended) : STORE_NULL,
+        .recorded = recorded,
+        .signals = text_or_null(signals),
+        .missing = text_or_null(h->missing),
+        .python = text_or_null(h->python),
+        .torch = text_or_null(h->torch),
+        .devices = text_or_null(h->devices),
+        .exception = text_or_null(h->exception),
+        .lost_records = recorded ? store_signed(s->lost) : STORE_NULL,
+        .record_cost_ns = cost > 0 && cost < NS_PER_S ? (int64_t)cost : STORE_NULL,
+    };
+    store_add_process(c->writer, &row);
 }
 
 static void sample_process(struct collector *c, struct seen *s, uint64_t now)
@@ -277,14 +288,25 @@ static void sample_process(struct collector *c, struct seen *s, uint64_t now)
         c->run_cpu_ns += p.cpu_ns - s->cpu_ns;
         s->cpu_ns = p.cpu_ns;
     }
-    store_add(c->writer, "proc_samples",
-              "t_ns,pid,cpu_ns,rss_bytes,threads,fds,voluntary,involuntary,minor_faults,"
-              "major_faults,read_bytes,write_bytes,read_calls,shared_bytes,fd_limit,run_delay_ns",
-              "uidddddddddddddd", collector_relative(c, now), p.pid, or_null(p.cpu_ns),
-              or_null(p.rss_bytes), or_null(p.threads), or_null(p.fds), or_null(p.voluntary),
-              or_null(p.involuntary), or_null(p.minor_faults), or_null(p.major_faults),
-              or_null(p.read_bytes), or_null(p.write_bytes), or_null(p.read_calls),
-              or_null(p.shared_bytes), or_null(p.fd_limit), or_null(p.run_delay_ns));
+    struct proc_sample_row row = {
+        .t_ns = store_signed(collector_relative(c, now)),
+        .pid = p.pid,
+        .cpu_ns = store_or_null(p.cpu_ns),
+        .rss_bytes = store_or_null(p.rss_bytes),
+        .threads = store_or_null(p.threads),
+        .fds = store_or_null(p.fds),
+        .voluntary = store_or_null(p.voluntary),
+        .involuntary = store_or_null(p.involuntary),
+        .minor_faults = store_or_null(p.minor_faults),
+        .major_faults = store_or_null(p.major_faults),
+        .read_bytes = store_or_null(p.read_bytes),
+        .write_bytes = store_or_null(p.write_bytes),
+        .read_calls = store_or_null(p.read_calls),
+        .shared_bytes = store_or_null(p.shared_bytes),
+        .fd_limit = store_or_null(p.fd_limit),
+        .run_delay_ns = store_or_null(p.run_delay_ns),
+    };
+    store_add_proc_sample(c->writer, &row);
     c->rows++;
 }
 
@@ -318,14 +340,6 @@ static void cpu_ratios(const struct collector *c, const struct sys_info *s, uint
     }
 }
 
-/* What other programs used of the whole machine. */
-static double others_ratio(const struct collector *c, const struct sys_info *s, double all)
-{
-    double busy = ratio(s->busy_ns, c->last_sys.busy_ns, all);
-    double run = ratio(c->run_cpu_ns, 0, all);
-    return busy < run ? 0 : busy - run;
-}
-
 static void sample_system(struct collector *c, uint64_t now)
 {
     struct sys_info s;
@@ -336,18 +350,24 @@ static void sample_system(struct collector *c, uint64_t now)
         double all = s.all_ns >= 0 && b->all_ns >= 0 ? (double)(s.all_ns - b->all_ns) : 0;
         double us = (double)(now - c->last_sys_ns) / NS_PER_US, cpu, run_cpu;
         cpu_ratios(c, &s, now, &cpu, &run_cpu);
-        store_add(c->writer, "sys_samples",
-                  "t_ns,cpu_ratio,run_cpu_ratio,iowait_ratio,memory_total,memory_available,"
-                  "swap_in_bytes,swap_out_bytes,swap_used_bytes,cpu_pressure,memory_pressure,"
-                  "io_pressure,shm_total,shm_used,steal_ratio,others_ratio",
-                  "uddddddddddddddd", collector_relative(c, now), cpu, run_cpu,
-                  ratio(s.iowait_ns, b->iowait_ns, all), or_null(s.memory_total),
-                  or_null(s.memory_available), or_null(s.swap_in_bytes), or_null(s.swap_out_bytes),
-                  or_null(s.swap_used_bytes), ratio(s.cpu_stall_us, b->cpu_stall_us, us),
-                  ratio(s.memory_stall_us, b->memory_stall_us, us),
-                  ratio(s.io_stall_us, b->io_stall_us, us), or_null(s.shm_total),
-                  or_null(s.shm_used), ratio(s.steal_ns, b->steal_ns, all),
-                  others_ratio(c, &s, all));
+        struct sys_sample_row row = {
+            .t_ns = store_signed(collector_relative(c, now)),
+            .cpu_ratio = cpu,
+            .run_cpu_ratio = run_cpu,
+            .iowait_ratio = ratio(s.iowait_ns, b->iowait_ns, all),
+            .memory_total = store_or_null(s.memory_total),
+            .memory_available = store_or_null(s.memory_available),
+            .swap_in_bytes = store_or_null(s.swap_in_bytes),
+            .swap_out_bytes = store_or_null(s.swap_out_bytes),
+            .swap_used_bytes = store_or_null(s.swap_used_bytes),
+            .cpu_pressure = ratio(s.cpu_stall_us, b->cpu_stall_us, us),
+            .memory_pressure = ratio(s.memory_stall_us, b->memory_stall_us, us),
+            .io_pressure = ratio(s.io_stall_us, b->io_stall_us, us),
+            .shm_total = store_or_null(s.shm_total),
+            .shm_used = store_or_null(s.shm_used),
+            .steal_ratio = ratio(s.steal_ns, b->steal_ns, all),
+        };
+        store_add_sys_sample(c->writer, &row);
     }
     c->run_cpu_ns = 0;
     c->last_sys = s;
@@ -389,13 +409,22 @@ static void sample_gpu(struct collector *c, int index, uint64_t now)
     struct gpu_info g;
     if (nvml_read(c->nvml, index, &g) < 0)
         return;
-    store_add(c->writer, "gpu_samples",
-              "t_ns,gpu,utilization,memory_used,memory_total,temperature_c,temperature_limit_c,"
-              "power_w,power_limit_w,sm_clock_mhz,throttle,pcie_tx_bytes_s,pcie_rx_bytes_s",
-              "usddddddddsdd", collector_relative(c, now), g.uuid, g.utilization,
-              or_null(g.memory_used), or_null(g.memory_total), or_null(g.temperature_c),
-              or_null(g.temperature_limit_c), g.power_w, g.power_limit_w, or_null(g.sm_clock_mhz),
-              g.throttle, or_null(g.pcie_tx_bytes_s), or_null(g.pcie_rx_bytes_s));
+    struct gpu_sample_row row = {
+        .t_ns = store_signed(collector_relative(c, now)),
+        .gpu = g.uuid,
+        .utilization = g.utilization,
+        .memory_used = store_or_null(g.memory_used),
+        .memory_total = store_or_null(g.memory_total),
+        .temperature_c = store_or_null(g.temperature_c),
+        .temperature_limit_c = store_or_null(g.temperature_limit_c),
+        .power_w = g.power_w,
+        .power_limit_w = g.power_limit_w,
+        .sm_clock_mhz = store_or_null(g.sm_clock_mhz),
+        .throttle = g.throttle,
+        .pcie_tx_bytes_s = store_or_null(g.pcie_tx_bytes_s),
+        .pcie_rx_bytes_s = store_or_null(g.pcie_rx_bytes_s),
+    };
+    store_add_gpu_sample(c->writer, &row);
     c->rows++;
 }
 

@@ -116,10 +116,17 @@ static int rank_of_family(const struct speaker *s)
 static void write_memory(struct speaker *s, const struct memory_row *m, int64_t step)
 {
     struct collector *c = s->collector;
-    store_add(c->writer, "memory_samples", "t_ns,rank,device,step,allocated,reserved,split,retries",
-              "uiiidddd", collector_relative(c, m->t_ns), (int64_t)rank_of_family(s),
-              (int64_t)m->device, step, or_null(m->allocated), or_null(m->reserved),
-              or_null(m->split), or_null(m->retries));
+    struct memory_sample_row row = {
+        .t_ns = store_signed(collector_relative(c, m->t_ns)),
+        .rank = rank_of_family(s),
+        .device = m->device,
+        .step = step,
+        .allocated = store_or_null(m->allocated),
+        .reserved = store_or_null(m->reserved),
+        .split = store_or_null(m->split),
+        .retries = store_or_null(m->retries),
+    };
+    store_add_memory_sample(c->writer, &row);
 }
 
 /* Rows wait until the step they fall into has ended. */
@@ -197,14 +204,14 @@ static void on_step(void *context, const struct step_row *row)
     if (s->rank < 0)
         claim_rank(s);
     s->trains = !(row->flags & STEP_INFERENCE);
-    release_memory(s, c->options.start_ns + row->end_ns, row->step);
+    release_memory(s, c->options.start_ns + (uint64_t)row->end_ns, row->id);
     if (limit > 0 && s->steps >= limit) {
         if (++s->provisional > PROVISIONAL_MOST && !s->stopped)
             stop(s);
         return;
     }
     struct step_row full = *row;
-    full.rank = s->rank;
+    full.id = store_step_id(s->rank, row->id);
     store_add_step(c->writer, &full);
     s->steps++;
     if (limit > 0 && s->steps >= limit && s->trains)
@@ -225,7 +232,7 @@ static void on_span(void *context, const char *name, int64_t step, uint64_t star
     struct speaker *s = context;
     if (s->collector->options.max_steps > 0 && step >= s->collector->options.max_steps)
         return;
-    spans_add(s, name, step, start_ns, end_ns, other_ns);
+    spans_add(s, name, start_ns, end_ns, other_ns);
 }
 
 static int make_fold(struct speaker *s)
@@ -308,32 +315,51 @@ static void write_worker(struct speaker *s)
     if (s->header.role != LEAT_ROLE_WORKER && s->worker.batches == 0)
         return;
     const struct speaker *master = input_master(s);
-    store_add(s->collector->writer, "workers",
-              "pid,parent_pid,rank,worker_id,batches,samples,busy_ns,first_ns,last_ns,max_ns,"
-              "loader",
-              "iiididuuuud", (int64_t)s->pid, (int64_t)(master ? master->pid : s->header.ppid),
-              (int64_t)rank_of_family(s), or_null(s->header.worker_id), s->worker.batches,
-              or_null(s->worker.samples ? s->worker.samples : -1), s->worker.busy_ns,
-              s->worker.first_ns, s->worker.last_ns, s->worker.max_ns, or_null(input_loader(s)));
+    struct worker_row row = {
+        .pid = s->pid,
+        .parent_pid = master ? master->pid : s->header.ppid,
+        .rank = rank_of_family(s),
+        .worker_id = store_or_null(s->header.worker_id),
+        .batches = s->worker.batches,
+        .samples = s->worker.samples ? s->worker.samples : STORE_NULL,
+        .busy_ns = store_signed(s->worker.busy_ns),
+        .first_ns = store_signed(s->worker.first_ns),
+        .last_ns = store_signed(s->worker.last_ns),
+        .max_ns = store_signed(s->worker.max_ns),
+        .loader = store_or_null(input_loader(s)),
+    };
+    store_add_worker(s->collector->writer, &row);
 }
 
 static void write_loader(struct speaker *s, uint32_t id, const struct leat_loader_info *info,
                          const struct fold_loader *l)
 {
-    const char *use = l->trained > 0 ? "train" : s->steps > 0 && !s->trains ? "infer" : "eval";
-    store_add(s->collector->writer, "loaders",
-              "pid,loader,rank,use,dataset,dataset_length,location,batch_size,num_workers,"
-              "prefetch_factor,pin_memory,persistent_workers,iterable,own,engine_readable,"
-              "iterations,batches,samples,"
-              "wait_ns,first_wait_ns,background_ns",
-              "iiissdsddddddddiiduuu", (int64_t)s->pid, (int64_t)id, (int64_t)rank_of_family(s),
-              use, info->dataset[0] ? info->dataset : NULL, or_null(info->dataset_length),
-              info->where[0] ? info->where : NULL, or_null(info->batch_size),
-              or_null(info->num_workers), or_null(info->prefetch_factor), or_null(info->pin_memory),
-              or_null(info->persistent_workers), or_null(info->iterable), or_null(info->own),
-              or_null(info->engine_readable), l->iterations, l->batches,
-              or_null(l->samples ? l->samples : -1), l->wait_ns, l->first_wait_ns,
-              l->background_ns);
+    struct loader_row row = {
+        .pid = s->pid,
+        .loader = id,
+        .rank = rank_of_family(s),
+        .use = l->trained > 0               ? "train"
+               : s->steps > 0 && !s->trains ? "infer"
+                                            : "eval",
+        .dataset = info->dataset[0] ? info->dataset : NULL,
+        .dataset_length = store_or_null(info->dataset_length),
+        .location = info->where[0] ? info->where : NULL,
+        .batch_size = store_or_null(info->batch_size),
+        .num_workers = store_or_null(info->num_workers),
+        .prefetch_factor = store_or_null(info->prefetch_factor),
+        .pin_memory = store_or_null(info->pin_memory),
+        .persistent_workers = store_or_null(info->persistent_workers),
+        .iterable = store_or_null(info->iterable),
+        .own = store_or_null(info->own),
+        .engine_readable = store_or_null(info->engine_readable),
+        .iterations = l->iterations,
+        .batches = l->batches,
+        .samples = l->samples ? l->samples : STORE_NULL,
+        .wait_ns = store_signed(l->wait_ns),
+        .first_wait_ns = store_signed(l->first_wait_ns),
+        .background_ns = store_signed(l->background_ns),
+    };
+    store_add_loader(s->collector->writer, &row);
 }
 
 /* A loader whose batches leat's own engine makes. */
@@ -343,13 +369,27 @@ static void write_engine(struct speaker *s, uint32_t id)
     if (!ring_reader_engine(&s->reader, id, &e))
         return;
     const struct leat_stages *t = &e.stages;
-    store_add(s->collector->writer, "engines",
-              "pid,loader,source,ordering,threads,cores,ahead,memory_bytes,batches,samples,bytes,"
-              "waits,wait_ns,help_ns,order_ns,read_ns,layout_ns,idle_ns",
-              "iissiiiuuuuuuuuuuu", (int64_t)s->pid, (int64_t)id, e.source, e.order,
-              (int64_t)e.threads, (int64_t)e.cores, (int64_t)e.ahead, e.memory_bytes, t->batches,
-              t->samples, t->bytes, t->waits, t->wait_ns, t->help_ns, t->order_ns, t->read_ns,
-              t->layout_ns, t->idle_ns);
+    struct engine_row row = {
+        .pid = s->pid,
+        .loader = id,
+        .source = e.source,
+        .ordering = e.order,
+        .threads = e.threads,
+        .cores = e.cores,
+        .ahead = e.ahead,
+        .memory_bytes = store_signed(e.memory_bytes),
+        .batches = store_signed(t->batches),
+        .samples = store_signed(t->samples),
+        .bytes = store_signed(t->bytes),
+        .waits = store_signed(t->waits),
+        .wait_ns = store_signed(t->wait_ns),
+        .help_ns = store_signed(t->help_ns),
+        .order_ns = store_signed(t->order_ns),
+        .read_ns = store_signed(t->read_ns),
+        .layout_ns = store_signed(t->layout_ns),
+        .idle_ns = store_signed(t->idle_ns),
+    };
+    store_add_engine(s->collector->writer, &row);
 }
 
 static void write_loaders(struct speaker *s)
@@ -381,7 +421,6 @@ void speaker_rows(struct speaker *s)
     write_worker(s);
     write_loaders(s);
     cuda_write(s, rank_of_family(s));
-    clock_write(s, rank_of_family(s));
     if (span_rank(s) >= 0)
         spans_write_totals(s, span_rank(s));
     sample_write_process(s->collector, s, sample_find(s->collector, s->pid));
@@ -395,8 +434,6 @@ void speaker_end(struct speaker *s, uint64_t now_ns)
     s->ended_ns = collector_relative(s->collector, now_ns);
     input_end(s);
     speaker_rows(s);
-    if (span_rank(s) >= 0)
-        spans_write_kept(s, span_rank(s));
     ring_reader_close(&s->reader);
     s->open = false;
     fold_free(s->fold);

@@ -14,7 +14,8 @@ struct fold;
 /* What comes out. Every callback may be NULL. Times are relative to the run's start. */
 struct fold_sink {
     void *context;
-    void (*step)(void *context, const struct step_row *row); /* rank is filled in by the caller */
+    /* row->id is the number of the step in its process; the callee adds the rank. */
+    void (*step)(void *context, const struct step_row *row);
     /* Steps of a loop without optimizer were given out so far (flag STEP_INFERENCE), but now an
      * optimizer has stepped: they were an evaluation before the training. Take them back. */
     void (*drop_steps)(void *context);

@@ -51,18 +51,20 @@ void fold_tally_add(struct tally *sum, const struct tally *part)
 void fold_give(struct fold *f, const struct tally *tally)
 {
     struct step_row row = {
+        .id = f->given++,
         .flags = tally->flags,
-        .step = f->given++,
-        .end_ns = fold_relative(f, tally->end_ns),
-        .wall_ns = tally->wall_ns,
-        .samples = tally->micro_steps > 0 && !tally->samples_unknown ? tally->samples : -1,
+        .end_ns = store_signed(fold_relative(f, tally->end_ns)),
+        .wall_ns = store_signed(tally->wall_ns),
+        .samples = tally->micro_steps > 0 && !tally->samples_unknown ? tally->samples : STORE_NULL,
         .micro_steps = tally->micro_steps,
         .records = tally->records,
     };
-    memcpy(row.phase_ns, tally->phase_ns, sizeof row.phase_ns);
-    memset(row.known, 1, sizeof row.known);
-    row.known[PHASE_H2D] = (f->signals & LEAT_SIGNAL_H2D) != 0;
-    row.known[PHASE_SYNC] = (f->signals & LEAT_SIGNAL_SYNC) != 0;
+    for (int i = 0; i < PHASES; i++)
+        row.phase_ns[i] = store_signed(tally->phase_ns[i]);
+    if (!(f->signals & LEAT_SIGNAL_H2D))
+        row.phase_ns[PHASE_H2D] = STORE_NULL;
+    if (!(f->signals & LEAT_SIGNAL_SYNC))
+        row.phase_ns[PHASE_SYNC] = STORE_NULL;
     if (f->trains && f->given <= FOLD_EARLY_STEPS)
         fold_tally_add(&f->early, tally);
     if (f->sink.step)

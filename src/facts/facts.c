@@ -1,9 +1,5 @@
-/* facts.c: the run database into plain arrays. Steps have a file of their own (facts_steps.c); here
- * is everything that is small: a few rows, or at most a few samples a second.
- *
- * Each table is one SELECT, one row function and one array; all go through facts_load_table. Text
- * in the database is foreign (commands, exceptions): it is cut to the size of its place.
- */
+/* facts.c: the run database into plain arrays: everything but steps (facts_steps.c) and the parts
+ * of making a batch (facts_input.c). Here are few rows, or at most a few samples per second. */
 #include "facts_load.h"
 
 #include "base/mem.h"
@@ -13,148 +9,45 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- columns ------------------------------------------------------------------------------- */
+/* ---- one row, one item --------------------------------------------------------------------- */
 
-static int64_t int_or(const struct store_row *row, int column, int64_t otherwise)
+static void fill_span(const struct span_total_row *r, struct span_fact *s)
 {
-    return store_column_is_null(row, column) ? otherwise : store_column_int(row, column);
-}
-
-static double ms(const struct store_row *row, int column)
-{
-    return store_column_real(row, column) / 1e6;
-}
-
-static void text(const struct store_row *row, int column, char *ret_text, size_t bytes)
-{
-    const char *value = store_column_text(row, column);
-    snprintf(ret_text, bytes, "%s", value ? value : "");
-}
-#define TEXT(row, column, place) text(row, column, place, sizeof(place))
-
-/* ---- a table into an array ----------------------------------------------------------------- */
-
-struct table {
-    void *items;
-    size_t count, capacity, size;
-    void (*fill)(const struct store_row *row, void *item);
-};
-
-static int add_row(const struct store_row *row, void *context)
-{
-    struct table *t = context;
-    if (mem_reserve(&t->items, &t->capacity, t->count + 1, t->size) < 0)
-        return -ENOMEM;
-    char *item = (char *)t->items + t->count * t->size;
-    memset(item, 0, t->size);
-    t->fill(row, item);
-    t->count++;
-    return 0;
-}
-
-int facts_load_table(struct store_reader *reader, const char *sql, size_t size,
-                     void (*fill)(const struct store_row *row, void *item), void *items,
-                     size_t *ret_count, struct leat_err *err)
-{
-    struct table t = {.size = size, .fill = fill};
-    int result = store_select(reader, sql, NULL, 0, add_row, &t, err);
-    memcpy(items, &t.items, sizeof t.items);
-    *ret_count = t.count;
-    return result;
-}
-
-static void fill_span(const struct store_row *row, void *item)
-{
-    struct span_fact *s = item;
-    s->rank = (int)int_or(row, 0, -1);
-    TEXT(row, 1, s->name);
+    s->rank = (int)r->rank;
+    FACTS_TEXT(r->name, s->name);
     s->kind = (enum span_kind)name_index(span_kind_names, s->name);
-    s->n = store_column_int(row, 2);
-    s->total_ms = ms(row, 3);
-    s->max_ms = ms(row, 4);
-    s->other_ms = store_column_is_null(row, 5) ? 0 : ms(row, 5);
+    s->n = r->n;
+    s->total_ms = facts_ms(r->total_ns);
+    s->max_ms = facts_ms(r->max_ns);
+    s->other_ms = facts_ms(r->other_ns);
 }
 
-static void fill_loader(const struct store_row *row, void *item)
+static void fill_loader(const struct loader_row *r, struct loader_fact *l)
 {
-    struct loader_fact *l = item;
-    l->pid = int_or(row, 0, -1);
-    l->loader = (int)int_or(row, 1, -1);
-    l->rank = (int)int_or(row, 2, -1);
-    l->use = (enum loader_use)name_index(loader_use_names, store_column_text(row, 3));
-    TEXT(row, 4, l->dataset);
-    l->dataset_length = int_or(row, 5, -1);
-    TEXT(row, 6, l->where);
-    l->batch_size = int_or(row, 7, -1);
-    l->num_workers = int_or(row, 8, -1);
-    l->prefetch_factor = int_or(row, 9, -1);
-    l->pin_memory = int_or(row, 10, -1);
-    l->persistent_workers = int_or(row, 11, -1);
-    l->iterable = int_or(row, 12, -1);
-    l->iterations = int_or(row, 13, -1);
-    l->batches = int_or(row, 14, -1);
-    l->samples = int_or(row, 15, -1);
-    l->wait_ms = ms(row, 16);
-    l->first_wait_ms = ms(row, 17);
-    l->background_ms = ms(row, 18);
-    l->own = int_or(row, 19, -1);
-    l->engine_readable = int_or(row, 20, -1);
-}
-
-static void fill_worker(const struct store_row *row, void *item)
-{
-    struct worker_fact *w = item;
-    w->pid = int_or(row, 0, -1);
-    w->parent_pid = int_or(row, 1, -1);
-    w->rank = (int)int_or(row, 2, -1);
-    w->worker_id = (int)int_or(row, 3, -1);
-    w->batches = int_or(row, 4, -1);
-    w->samples = int_or(row, 5, -1);
-    w->busy_ms = ms(row, 6);
-    w->alive_ms = ms(row, 8) - ms(row, 7);
-    w->max_ms = ms(row, 9);
-    w->loader = (int)int_or(row, 10, -1);
-}
-
-static void fill_proc(const struct store_row *row, void *item)
-{
-    struct proc_fact *p = item;
-    p->pid = int_or(row, 0, -1);
-    p->ppid = int_or(row, 1, -1);
-    p->role = (enum process_role)name_index(process_role_names, store_column_text(row, 2));
-    p->rank = (int)int_or(row, 3, -1);
-    p->worker_id = (int)int_or(row, 4, -1);
-    TEXT(row, 5, p->comm);
-    TEXT(row, 6, p->command);
-    p->started_ms = ms(row, 7);
-    p->ended_ms = ms(row, 8);
-    p->recorded = (int)int_or(row, 9, 0);
-    TEXT(row, 10, p->missing);
-    TEXT(row, 11, p->exception);
-    p->lost_records = int_or(row, 12, 0);
-}
-
-static void fill_proc_sample(const struct store_row *row, void *item)
-{
-    struct proc_sample *s = item;
-    s->t_ms = ms(row, 0);
-    s->pid = int_or(row, 1, -1);
-    s->cpu_ms = ms(row, 2);
-    s->rss_bytes = store_column_real(row, 3);
-    s->threads = int_or(row, 4, -1);
-    s->fds = int_or(row, 5, -1);
-    s->voluntary = int_or(row, 6, -1);
-    s->involuntary = int_or(row, 7, -1);
-    s->minor_faults = int_or(row, 8, -1);
-    s->major_faults = int_or(row, 9, -1);
-    s->read_bytes = int_or(row, 10, -1);
-    s->write_bytes = int_or(row, 11, -1);
-    s->shared_bytes = store_column_real(row, 12);
-    s->fd_limit = int_or(row, 13, -1);
-    s->run_delay_ms = ms(row, 14);
-    s->read_calls = int_or(row, 15, -1);
+    l->pid = r->pid;
+    l->loader = (int)r->loader;
+    l->rank = (int)facts_int(r->rank);
+    l->use = (enum loader_use)name_index(loader_use_names, r->use);
+    FACTS_TEXT(r->dataset, l->dataset);
+    FACTS_TEXT(r->location, l->where);
+    l->dataset_length = facts_int(r->dataset_length);
+    l->batch_size = facts_int(r->batch_size);
+    l->num_workers = facts_int(r->num_workers);
+    l->prefetch_factor = facts_int(r->prefetch_factor);
+    l->pin_memory = facts_int(r->pin_memory);
+    l->persistent_workers = facts_int(r->persistent_workers);
+    l->iterable = facts_int(r->iterable);
+    l->own = facts_int(r->own);
+    l->engine_readable = facts_int(r->engine_readable);
+    l->iterations = facts_int(r->iterations);
+    l->batches = facts_int(r->batches);
+    l->samples = facts_int(r->samples);
+    l->wait_ms = facts_ms(r->wait_ns);
+    l->first_wait_ms = facts_ms(r->first_wait_ns);
+    l->background_ms = facts_ms(r->background_ns);
 }
 
 /* The first word: "npy x.npy: 10 samples ..." */
@@ -165,190 +58,283 @@ static enum engine_source source_kind_of(const char *source)
     return (enum engine_source)name_index(engine_source_names, word);
 }
 
-static void fill_engine(const struct store_row *row, void *item)
+static void fill_engine(const struct engine_row *r, struct engine_fact *e)
 {
-    struct engine_fact *e = item;
-    double *const counts[] = {&e->memory_bytes, &e->batches, &e->samples, &e->bytes, &e->waits};
-    double *const times[] = {&e->wait_ms, &e->help_ms,   &e->order_ms,
-                             &e->read_ms, &e->layout_ms, &e->idle_ms};
-    e->pid = int_or(row, 0, -1);
-    e->loader = (int)int_or(row, 1, -1);
-    TEXT(row, 2, e->source);
+    e->pid = r->pid;
+    e->loader = (int)r->loader;
+    FACTS_TEXT(r->source, e->source);
     e->source_kind = source_kind_of(e->source);
-    e->order = (enum engine_order)name_index(engine_order_names, store_column_text(row, 3));
-    e->threads = int_or(row, 4, -1);
-    e->cores = int_or(row, 5, -1);
-    e->ahead = int_or(row, 6, -1);
-    for (int i = 0; i < 5; i++)
-        *counts[i] = store_column_real(row, 7 + i);
-    for (int i = 0; i < 6; i++)
-        *times[i] = ms(row, 12 + i);
+    e->order = (enum engine_order)name_index(engine_order_names, r->ordering);
+    e->threads = r->threads;
+    e->cores = r->cores;
+    e->ahead = r->ahead;
+    e->memory_bytes = facts_real(r->memory_bytes);
+    e->batches = facts_real(r->batches);
+    e->samples = facts_real(r->samples);
+    e->bytes = facts_real(r->bytes);
+    e->waits = facts_real(r->waits);
+    e->wait_ms = facts_ms(r->wait_ns);
+    e->help_ms = facts_ms(r->help_ns);
+    e->order_ms = facts_ms(r->order_ns);
+    e->read_ms = facts_ms(r->read_ns);
+    e->layout_ms = facts_ms(r->layout_ns);
+    e->idle_ms = facts_ms(r->idle_ns);
 }
 
-static void fill_sys_sample(const struct store_row *row, void *item)
+static void fill_worker(const struct worker_row *r, struct worker_fact *w)
 {
-    struct sys_sample *s = item;
-    double *const places[] = {&s->cpu_ratio,       &s->run_cpu_ratio,    &s->iowait_ratio,
-                              &s->memory_total,    &s->memory_available, &s->swap_in_bytes,
-                              &s->swap_out_bytes,  &s->swap_used_bytes,  &s->cpu_pressure,
-                              &s->memory_pressure, &s->io_pressure,      &s->shm_total,
-                              &s->shm_used,        &s->steal_ratio};
-    s->t_ms = ms(row, 0);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        *places[i] = store_column_real(row, (int)i + 1);
+    w->pid = r->pid;
+    w->parent_pid = facts_int(r->parent_pid);
+    w->rank = (int)facts_int(r->rank);
+    w->worker_id = (int)facts_int(r->worker_id);
+    w->loader = (int)facts_int(r->loader);
+    w->batches = r->batches;
+    w->samples = facts_int(r->samples);
+    w->busy_ms = facts_ms(r->busy_ns);
+    w->alive_ms = facts_ms(r->last_ns) - facts_ms(r->first_ns);
+    w->max_ms = facts_ms(r->max_ns);
 }
 
-static void fill_gpu_sample(const struct store_row *row, void *item)
+static void fill_process(const struct process_row *r, struct proc_fact *p)
 {
-    struct gpu_sample *s = item;
-    double *const places[] = {&s->utilization,   &s->memory_used,         &s->memory_total,
-                              &s->temperature_c, &s->temperature_limit_c, &s->power_w,
-                              &s->power_limit_w};
-    s->t_ms = ms(row, 0);
-    TEXT(row, 1, s->gpu);
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        *places[i] = store_column_real(row, (int)i + 2);
-    TEXT(row, 9, s->throttle);
-    s->sm_clock_mhz = store_column_real(row, 10);
-    s->pcie_tx_bytes_s = store_column_real(row, 11);
-    s->pcie_rx_bytes_s = store_column_real(row, 12);
+    p->pid = r->pid;
+    p->ppid = facts_int(r->ppid);
+    p->role = (enum process_role)name_index(process_role_names, r->role);
+    p->rank = (int)facts_int(r->rank);
+    p->worker_id = (int)facts_int(r->worker_id);
+    FACTS_TEXT(r->comm, p->comm);
+    FACTS_TEXT(r->command, p->command);
+    p->started_ms = facts_ms(r->started_ns);
+    p->ended_ms = facts_ms(r->ended_ns);
+    p->recorded = (int)r->recorded;
+    FACTS_TEXT(r->missing, p->missing);
+    FACTS_TEXT(r->exception, p->exception);
+    p->lost_records = r->lost_records == STORE_NULL ? 0 : r->lost_records;
 }
 
-static void fill_cuda_call(const struct store_row *row, void *item)
+static void fill_proc_sample(const struct proc_sample_row *r, struct proc_sample *s)
 {
-    struct cuda_call *c = item;
-    c->pid = int_or(row, 0, -1);
-    c->class = (enum leat_cuda_class)name_index(cuda_class_names, store_column_text(row, 1));
-    c->n = store_column_real(row, 2);
-    c->ms = ms(row, 3);
-    c->bytes = store_column_real(row, 4);
+    s->t_ms = facts_ms(r->t_ns);
+    s->pid = r->pid;
+    s->cpu_ms = facts_ms(r->cpu_ns);
+    s->rss_bytes = facts_real(r->rss_bytes);
+    s->shared_bytes = facts_real(r->shared_bytes);
+    s->run_delay_ms = facts_ms(r->run_delay_ns);
+    s->threads = facts_int(r->threads);
+    s->fds = facts_int(r->fds);
+    s->fd_limit = facts_int(r->fd_limit);
+    s->voluntary = facts_int(r->voluntary);
+    s->involuntary = facts_int(r->involuntary);
+    s->minor_faults = facts_int(r->minor_faults);
+    s->major_faults = facts_int(r->major_faults);
+    s->read_bytes = facts_int(r->read_bytes);
+    s->write_bytes = facts_int(r->write_bytes);
+    s->read_calls = facts_int(r->read_calls);
 }
 
-/* A copy of pageable memory waits, also where it need not by its arguments; one of pinned memory is
- * waited for when there is no non_blocking=True. Reading a value back is a copy and a wait. */
-static void fill_cuda_line(const struct store_row *row, void *item)
+static void fill_sys_sample(const struct sys_sample_row *r, struct sys_sample *s)
 {
-    struct cuda_line *l = item;
-    double pageable = store_column_real(row, 4), pinned = store_column_real(row, 5);
-    double back = store_column_real(row, 6), waits = store_column_real(row, 7);
-    l->pid = int_or(row, 0, -1);
-    TEXT(row, 1, l->file);
-    l->line = int_or(row, 2, 0);
-    TEXT(row, 3, l->function);
-    l->kind = pageable > 0              ? CUDA_LINE_PAGEABLE_COPY
-              : pinned > 0 && waits > 0 ? CUDA_LINE_BLOCKING_COPY
-              : back > 0 || waits > 0   ? CUDA_LINE_WAIT
-                                        : CUDA_LINE_NEITHER;
-    l->n = pageable > 0 || (pinned > 0 && waits > 0) ? pageable + pinned : fmax(back, waits);
-    l->ms = ms(row, 8);
-    l->bytes = store_column_real(row, 9);
-    l->steps = store_column_real(row, 10);
-    l->wait_ms = ms(row, 11);
-    l->seldom_wait_ms = ms(row, 12);
+    s->t_ms = facts_ms(r->t_ns);
+    s->cpu_ratio = r->cpu_ratio;
+    s->run_cpu_ratio = r->run_cpu_ratio;
+    s->iowait_ratio = r->iowait_ratio;
+    s->steal_ratio = r->steal_ratio;
+    s->memory_total = facts_real(r->memory_total);
+    s->memory_available = facts_real(r->memory_available);
+    s->swap_in_bytes = facts_real(r->swap_in_bytes);
+    s->swap_out_bytes = facts_real(r->swap_out_bytes);
+    s->swap_used_bytes = facts_real(r->swap_used_bytes);
+    s->cpu_pressure = r->cpu_pressure;
+    s->memory_pressure = r->memory_pressure;
+    s->io_pressure = r->io_pressure;
+    s->shm_total = facts_real(r->shm_total);
+    s->shm_used = facts_real(r->shm_used);
 }
 
-static void fill_gpu_phase(const struct store_row *row, void *item)
+static void fill_gpu_sample(const struct gpu_sample_row *r, struct gpu_sample *s)
 {
-    struct gpu_phase *p = item;
-    p->pid = int_or(row, 0, -1);
-    p->phase = (enum leat_clock_phase)name_index(clock_phase_names, store_column_text(row, 1));
-    p->device_ms = ms(row, 2);
-    p->idle_ms = ms(row, 3);
-    p->hidden_ms = ms(row, 4);
+    s->t_ms = facts_ms(r->t_ns);
+    FACTS_TEXT(r->gpu, s->gpu);
+    FACTS_TEXT(r->throttle, s->throttle);
+    s->utilization = r->utilization;
+    s->memory_used = facts_real(r->memory_used);
+    s->memory_total = facts_real(r->memory_total);
+    s->temperature_c = facts_real(r->temperature_c);
+    s->temperature_limit_c = facts_real(r->temperature_limit_c);
+    s->power_w = r->power_w;
+    s->power_limit_w = r->power_limit_w;
+    s->sm_clock_mhz = facts_real(r->sm_clock_mhz);
+    s->pcie_tx_bytes_s = facts_real(r->pcie_tx_bytes_s);
+    s->pcie_rx_bytes_s = facts_real(r->pcie_rx_bytes_s);
 }
 
-static void fill_memory_sample(const struct store_row *row, void *item)
+static void fill_memory_sample(const struct memory_sample_row *r, struct memory_sample *s)
 {
-    struct memory_sample *s = item;
-    s->t_ms = ms(row, 0);
-    s->rank = (int)int_or(row, 1, -1);
-    s->device = (int)int_or(row, 2, -1);
-    s->step = int_or(row, 3, -1);
-    s->allocated = store_column_real(row, 4);
-    s->reserved = store_column_real(row, 5);
-    s->split = store_column_real(row, 6);
-    s->retries = store_column_real(row, 7);
+    s->t_ms = facts_ms(r->t_ns);
+    s->rank = (int)r->rank;
+    s->device = (int)r->device;
+    s->step = r->step;
+    s->allocated = facts_real(r->allocated);
+    s->reserved = facts_real(r->reserved);
+    s->split = facts_real(r->split);
+    s->retries = facts_real(r->retries);
 }
 
-static void fill_lost(const struct store_row *row, void *item)
+static void fill_cuda_call(const struct cuda_call_row *r, struct cuda_call *c)
 {
-    struct lost_fact *l = item;
-    TEXT(row, 0, l->what);
-    l->n = int_or(row, 1, -1);
-    TEXT(row, 2, l->why);
+    c->pid = r->pid;
+    c->class = (enum leat_cuda_class)name_index(cuda_class_names, r->class);
+    c->n = facts_real(r->n);
+    c->ms = facts_ms(r->ns);
+    c->bytes = facts_real(r->bytes);
+}
+
+static void fill_gpu_phase(const struct gpu_phase_row *r, struct gpu_phase *p)
+{
+    p->pid = r->pid;
+    p->phase = (enum leat_clock_phase)name_index(clock_phase_names, r->phase);
+    p->device_ms = facts_ms(r->device_ns);
+    p->idle_ms = facts_ms(r->idle_ns);
+    p->hidden_ms = facts_ms(r->hidden_ns);
+}
+
+static void fill_lost(const struct lost_row *r, struct lost_fact *l)
+{
+    FACTS_TEXT(r->what, l->what);
+    l->n = facts_int(r->n);
+    FACTS_TEXT(r->why, l->why);
+}
+
+FACTS_LOADER(span_totals, span_total, "ORDER BY rank, name", fill_span, spans, span_count)
+FACTS_LOADER(loaders, loader, "ORDER BY rank, pid, loader", fill_loader, loaders, loader_count)
+FACTS_LOADER(engines, engine, "ORDER BY pid, loader", fill_engine, engines, engine_count)
+FACTS_LOADER(workers, worker, "ORDER BY rank, worker_id, pid", fill_worker, workers, worker_count)
+FACTS_LOADER(processes, process, "ORDER BY pid", fill_process, procs, proc_count)
+FACTS_LOADER(proc_samples, proc_sample, "ORDER BY pid, t_ns", fill_proc_sample, proc_samples,
+             proc_sample_count)
+FACTS_LOADER(sys_samples, sys_sample, "ORDER BY t_ns", fill_sys_sample, sys_samples,
+             sys_sample_count)
+FACTS_LOADER(gpu_samples, gpu_sample, "ORDER BY gpu, t_ns", fill_gpu_sample, gpu_samples,
+             gpu_sample_count)
+FACTS_LOADER(memory_samples, memory_sample, "ORDER BY rank, device, t_ns", fill_memory_sample,
+             memory_samples, memory_sample_count)
+FACTS_LOADER(cuda_calls, cuda_call, "WHERE span = 'steps' ORDER BY pid, ns DESC", fill_cuda_call,
+             cuda_calls, cuda_call_count)
+FACTS_LOADER(gpu_clock, gpu_phase, "ORDER BY pid, idle_ns DESC", fill_gpu_phase, gpu_phases,
+             gpu_phase_count)
+FACTS_LOADER(lost, lost, "ORDER BY what, why", fill_lost, lost, lost_count)
+
+/* ---- the lines that copy or wait ----------------------------------------------------------- */
+
+/* A row: what one line did by calls of one class. */
+struct line_calls {
+    struct cuda_line line; /* names it; steps, ms and bytes are of this class */
+    enum leat_cuda_class class;
+    double n;
+};
+
+static void fill_line_calls(const struct cuda_line_row *r, struct line_calls *c)
+{
+    c->line.pid = r->pid;
+    FACTS_TEXT(r->file, c->line.file);
+    c->line.line = r->line;
+    FACTS_TEXT(r->function, c->line.function);
+    c->line.ms = facts_ms(r->ns);
+    c->line.bytes = facts_real(r->bytes);
+    c->line.steps = facts_real(r->steps);
+    c->n = facts_real(r->n);
+    c->class = (enum leat_cuda_class)name_index(cuda_class_names, r->class);
+}
+
+static int same_line(const struct cuda_line *a, const struct cuda_line *b)
+{
+    return a->pid == b->pid && a->line == b->line && strcmp(a->file, b->file) == 0 &&
+           strcmp(a->function, b->function) == 0;
+}
+
+/* Joins the `count` classes of one line. A class that it calls in less than half of its steps is
+ * not what the line is for: only its waits are counted, as seldom. A copy of pageable memory waits,
+ * whatever its arguments say; one of pinned memory is waited for when there is no
+ * non_blocking=True. Reading a value back is a copy and a wait. */
+static struct cuda_line join_classes(const struct line_calls *c, size_t count)
+{
+    struct cuda_line l = c->line;
+    double pageable = 0, pinned = 0, back = 0, waits = 0;
+    l.ms = l.bytes = 0;
+    for (size_t i = 1; i < count; i++)
+        l.steps = fmax(l.steps, c[i].line.steps);
+    for (size_t i = 0; i < count; i++) {
+        int often = c[i].line.steps * 2 >= l.steps;
+        int is_wait = c[i].class == LEAT_CUDA_SYNC || c[i].class == LEAT_CUDA_EVENT_SYNC;
+        l.wait_ms += is_wait ? c[i].line.ms : 0;
+        l.seldom_wait_ms += is_wait && !often ? c[i].line.ms : 0;
+        if (!often)
+            continue;
+        pageable += c[i].class == LEAT_CUDA_H2D_PAGEABLE ? c[i].n : 0;
+        pinned += c[i].class == LEAT_CUDA_H2D_PINNED ? c[i].n : 0;
+        back += c[i].class == LEAT_CUDA_D2H_PAGEABLE ? c[i].n : 0;
+        waits += is_wait ? c[i].n : 0;
+        l.ms += c[i].line.ms;
+        l.bytes += c[i].line.bytes;
+    }
+    l.kind = pageable > 0              ? CUDA_LINE_PAGEABLE_COPY
+             : pinned > 0 && waits > 0 ? CUDA_LINE_BLOCKING_COPY
+             : back > 0 || waits > 0   ? CUDA_LINE_WAIT
+                                       : CUDA_LINE_NEITHER;
+    l.n = pageable > 0 || (pinned > 0 && waits > 0) ? pageable + pinned : fmax(back, waits);
+    return l;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    const struct cuda_line *x = a, *y = b;
+    if (x->pid != y->pid)
+        return x->pid < y->pid ? -1 : 1;
+    if (x->ms != y->ms)
+        return x->ms > y->ms ? -1 : 1;
+    int files = strcmp(x->file, y->file);
+    return files ? files : (x->line > y->line) - (x->line < y->line);
+}
+
+static int load_cuda_lines(struct store_reader *reader, struct facts *f, struct leat_err *err)
+{
+    struct line_calls *calls = NULL;
+    size_t count = 0, capacity = 0, lines = 0;
+    struct cuda_line_row row;
+    struct store_cursor rows;
+    int more =
+        store_open_cuda_lines(reader, "ORDER BY pid, file, line, function, class", &rows, err);
+    while (more >= 0 && (more = store_next_cuda_line(&rows, &row)) > 0) {
+        more = mem_reserve(&calls, &capacity, count + 1, sizeof *calls);
+        if (more < 0)
+            break;
+        memset(&calls[count], 0, sizeof *calls);
+        fill_line_calls(&row, &calls[count++]);
+    }
+    store_cursor_done(&rows);
+    if (more == 0 && count && !(f->cuda_lines = mem_alloc_array(count, sizeof *f->cuda_lines)))
+        more = -ENOMEM;
+    for (size_t i = 0, end; more == 0 && i < count; i = end) {
+        for (end = i + 1; end < count && same_line(&calls[i].line, &calls[end].line);)
+            end++;
+        f->cuda_lines[lines++] = join_classes(calls + i, end - i);
+    }
+    f->cuda_line_count = lines;
+    if (lines)
+        qsort(f->cuda_lines, lines, sizeof *f->cuda_lines, longest_first);
+    mem_free(calls);
+    return more;
 }
 
 static int load_tables(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
-#define LOAD(sql, fill, items, count)                                                              \
-    facts_load_table(reader, sql, sizeof *f->items, fill, &f->items, &f->count, err)
-    int r = LOAD("SELECT rank, name, n, total_ns, max_ns, other_ns FROM span_totals"
-                 " ORDER BY rank, name",
-                 fill_span, spans, span_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, loader, rank, use, dataset, dataset_length, location, batch_size,"
-                 " num_workers, prefetch_factor, pin_memory, persistent_workers, iterable,"
-                 " iterations, batches, samples, wait_ns, first_wait_ns, background_ns,"
-                 " own, engine_readable FROM loaders ORDER BY rank, pid, loader",
-                 fill_loader, loaders, loader_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, loader, source, ordering, threads, cores, ahead, memory_bytes,"
-                 " batches, samples, bytes, waits, wait_ns, help_ns, order_ns, read_ns, layout_ns,"
-                 " idle_ns FROM engines ORDER BY pid, loader",
-                 fill_engine, engines, engine_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, parent_pid, rank, worker_id, batches, samples, busy_ns, first_ns,"
-                 " last_ns, max_ns, loader FROM workers ORDER BY rank, worker_id, pid",
-                 fill_worker, workers, worker_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, ppid, role, rank, worker_id, comm, command, started_ns, ended_ns,"
-                 " recorded, missing, exception, lost_records FROM processes ORDER BY pid",
-                 fill_proc, procs, proc_count);
-    if (r >= 0)
-        r = LOAD("SELECT t_ns, pid, cpu_ns, rss_bytes, threads, fds, voluntary, involuntary,"
-                 " minor_faults, major_faults, read_bytes, write_bytes, shared_bytes, fd_limit,"
-                 " run_delay_ns, read_calls"
-                 " FROM proc_samples ORDER BY pid, t_ns",
-                 fill_proc_sample, proc_samples, proc_sample_count);
-    if (r >= 0)
-        r = LOAD("SELECT t_ns, cpu_ratio, run_cpu_ratio, iowait_ratio, memory_total,"
-                 " memory_available, swap_in_bytes, swap_out_bytes, swap_used_bytes, cpu_pressure,"
-                 " memory_pressure, io_pressure, shm_total, shm_used, steal_ratio FROM sys_samples"
-                 " ORDER BY t_ns",
-                 fill_sys_sample, sys_samples, sys_sample_count);
-    if (r >= 0)
-        r = LOAD("SELECT t_ns, gpu, utilization, memory_used, memory_total, temperature_c,"
-                 " temperature_limit_c, power_w, power_limit_w, throttle, sm_clock_mhz,"
-                 " pcie_tx_bytes_s, pcie_rx_bytes_s FROM gpu_samples"
-                 " ORDER BY gpu, t_ns",
-                 fill_gpu_sample, gpu_samples, gpu_sample_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, class, n, ns, bytes FROM cuda_calls WHERE span = 'steps'"
-                 " ORDER BY pid, ns DESC",
-                 fill_cuda_call, cuda_calls, cuda_call_count);
-    if (r >= 0)
-        /* What a line does in few of its steps only is not what it is there for. */
-        r = LOAD("SELECT pid, file, line, function, sum(often * n * (class = 'h2d_pageable')),"
-                 " sum(often * n * (class = 'h2d_pinned')),"
-                 " sum(often * n * (class = 'd2h_pageable')), sum(often * n * waits),"
-                 " sum(often * ns), sum(often * bytes), max(steps), sum(ns * waits),"
-                 " sum(ns * waits * (1 - often)) FROM (SELECT *, class IN ('sync', 'event_sync') AS"
-                 " waits, steps * 2 >= max(steps) OVER (PARTITION BY pid, file, line, function) AS"
-                 " often FROM cuda_lines)"
-                 " GROUP BY pid, file, line, function ORDER BY pid, sum(often * ns) DESC",
-                 fill_cuda_line, cuda_lines, cuda_line_count);
-    if (r >= 0)
-        r = LOAD("SELECT pid, phase, device_ns, idle_ns, hidden_ns FROM gpu_clock"
-                 " ORDER BY pid, idle_ns DESC",
-                 fill_gpu_phase, gpu_phases, gpu_phase_count);
-    if (r >= 0)
-        r = LOAD("SELECT t_ns, rank, device, step, allocated, reserved, split, retries"
-                 " FROM memory_samples"
-                 " ORDER BY rank, device, t_ns",
-                 fill_memory_sample, memory_samples, memory_sample_count);
-    if (r >= 0)
-        r = LOAD("SELECT what, n, why FROM lost ORDER BY what, why", fill_lost, lost, lost_count);
-#undef LOAD
+    static int (*const loaders[])(struct store_reader *, struct facts *, struct leat_err *) = {
+        load_span_totals,  load_loaders,     load_engines,     load_workers,        load_processes,
+        load_proc_samples, load_sys_samples, load_gpu_samples, load_memory_samples, load_cuda_calls,
+        load_gpu_clock,    load_cuda_lines,  load_lost};
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < sizeof loaders / sizeof *loaders; i++)
+        r = loaders[i](reader, f, err);
     return r;
 }
 
@@ -370,10 +356,8 @@ static int64_t number(const char *value, int64_t otherwise)
     return n;
 }
 
-static int add_meta(const struct store_row *row, void *context)
+static int add_meta(struct facts *f, const char *key, const char *value)
 {
-    struct facts *f = context;
-    const char *key = store_column_text(row, 0), *value = store_column_text(row, 1);
     const struct {
         const char *key;
         char **place;
@@ -421,17 +405,33 @@ static int keep_first(char **place, const char *value)
     return *place ? 0 : -ENOMEM;
 }
 
-/* The versions are those of the lowest rank that knows them. */
-static int add_versions(const struct store_row *row, void *context)
+static int read_meta(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
-    struct facts *f = context;
-    int r = keep_first(&f->python, store_column_text(row, 0));
-    if (r == 0)
-        r = keep_first(&f->torch, store_column_text(row, 1));
-    int64_t world = int_or(row, 2, 1);
-    if (world > f->world_size)
-        f->world_size = (int)world;
-    return r;
+    struct store_cursor rows;
+    struct meta_row row;
+    int more = store_open_meta(reader, "ORDER BY key", &rows, err);
+    while (more >= 0 && (more = store_next_meta(&rows, &row)) > 0)
+        more = add_meta(f, row.key, row.value);
+    store_cursor_done(&rows);
+    return more;
+}
+
+/* The versions are those of the lowest rank that knows them. */
+static int read_versions(struct store_reader *reader, struct facts *f, struct leat_err *err)
+{
+    struct store_cursor rows;
+    struct process_row row;
+    int more = store_open_processes(
+        reader, "WHERE recorded = 1 ORDER BY rank IS NULL, rank, role = 'worker', pid", &rows, err);
+    while (more >= 0 && (more = store_next_process(&rows, &row)) > 0) {
+        more = keep_first(&f->python, row.python);
+        if (more == 0)
+            more = keep_first(&f->torch, row.torch);
+        if (row.world_size > f->world_size) /* STORE_NULL is the least number */
+            f->world_size = (int)row.world_size;
+    }
+    store_cursor_done(&rows);
+    return more;
 }
 
 static int load_meta(struct store_reader *reader, struct facts *f, struct leat_err *err)
@@ -439,13 +439,9 @@ static int load_meta(struct store_reader *reader, struct facts *f, struct leat_e
     f->exit_status = f->signal = -1;
     f->oom_kills = f->cpus = f->memory_limit_bytes = f->max_steps = -1;
     f->world_size = 1;
-    int r =
-        store_select(reader, "SELECT key, value FROM meta ORDER BY key", NULL, 0, add_meta, f, err);
+    int r = read_meta(reader, f, err);
     if (r >= 0)
-        r = store_select(reader,
-                         "SELECT python, torch, world_size FROM processes WHERE recorded = 1"
-                         " ORDER BY rank IS NULL, rank, role = 'worker', pid",
-                         NULL, 0, add_versions, f, err);
+        r = read_versions(reader, f, err);
     char **const texts[] = {&f->run_name, &f->command, &f->started_at, &f->node,    &f->leat,
                             &f->ended,    &f->python,  &f->torch,      &f->logs_dir};
     for (size_t i = 0; r >= 0 && i < sizeof texts / sizeof *texts; i++)

@@ -12,89 +12,73 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static int int_or_minus(const struct store_row *row, int column)
-{
-    return store_column_is_null(row, column) ? -1 : (int)store_column_int(row, column);
-}
-
 /* A part that this leat does not know gets no rows of its own, rather than another's. */
-static enum leat_part part_of(const struct store_row *row, int column)
+static enum leat_part part_of(const char *text)
 {
-    return (enum leat_part)name_index(part_names, store_column_text(row, column));
+    return (enum leat_part)name_index(part_names, text);
 }
 
-static void fill_part(const struct store_row *row, void *item)
+static void fill_part(const struct input_part_row *r, struct input_part *p)
 {
-    struct input_part *p = item;
-    p->pid = store_column_int(row, 0);
-    p->loader = int_or_minus(row, 1);
-    p->worker = int_or_minus(row, 2);
-    p->part = part_of(row, 3);
+    p->pid = r->pid;
+    p->loader = (int)r->loader;
+    p->worker = (int)r->worker;
+    p->part = part_of(r->part);
     double unit = p->part == LEAT_PART_READY ? 1 : 1e6;
-    p->n = store_column_int(row, 4);
-    p->total_ms = store_column_real(row, 5) / unit;
-    p->max_ms = store_column_real(row, 6) / unit;
-    p->bytes = store_column_real(row, 7);
+    p->n = r->n;
+    p->total_ms = facts_real(r->total_ns) / unit;
+    p->max_ms = facts_real(r->max_ns) / unit;
+    p->bytes = facts_real(r->bytes);
 }
 
-static void fill_bin(const struct store_row *row, void *item)
+static void fill_bin(const struct input_bin_row *r, struct input_bin *b)
 {
-    struct input_bin *b = item;
-    b->pid = store_column_int(row, 0);
-    b->loader = int_or_minus(row, 1);
-    b->worker = int_or_minus(row, 2);
-    b->part = part_of(row, 3);
-    b->bin = (int)store_column_int(row, 4);
-    b->n = store_column_real(row, 5);
+    b->pid = r->pid;
+    b->loader = (int)r->loader;
+    b->worker = (int)r->worker;
+    b->part = part_of(r->part);
+    b->bin = (int)r->bin;
+    b->n = facts_real(r->n);
 }
 
-static double ms_or_zero(const struct store_row *row, int column)
+static double known_ms(int64_t cell_ns)
 {
-    return store_column_is_null(row, column) ? 0 : store_column_real(row, column) / 1e6;
+    return cell_ns == STORE_NULL ? 0 : facts_ms(cell_ns);
 }
 
-static void fill_line(const struct store_row *row, void *item)
+static void fill_line(const struct input_line_row *r, struct input_line *l)
 {
-    struct input_line *l = item;
-    const char *file = store_column_text(row, 6), *function = store_column_text(row, 8);
-    l->pid = store_column_int(row, 0);
-    l->loader = int_or_minus(row, 1);
-    l->worker = int_or_minus(row, 2);
-    l->id = int_or_minus(row, 3);
-    l->below = int_or_minus(row, 4);
-    l->part = part_of(row, 5);
-    snprintf(l->file, sizeof l->file, "%s", file ? file : "");
-    l->line = int_or_minus(row, 7);
-    snprintf(l->function, sizeof l->function, "%s", function ? function : "");
-    l->samples = store_column_int(row, 9);
-    l->ms = ms_or_zero(row, 10);
-    l->read_ms = ms_or_zero(row, 11);
-    l->decode_ms = ms_or_zero(row, 12);
-    l->blocked_ms = ms_or_zero(row, 13);
-    l->library = store_column_int(row, 14) == 1;
+    l->pid = r->pid;
+    l->loader = (int)r->loader;
+    l->worker = (int)r->worker;
+    l->id = (int)r->id;
+    l->below = (int)facts_int(r->below);
+    l->part = part_of(r->part);
+    FACTS_TEXT(r->file, l->file);
+    l->line = (int)r->line;
+    FACTS_TEXT(r->function, l->function);
+    l->samples = r->samples;
+    l->ms = facts_ms(r->ns);
+    l->read_ms = known_ms(r->read_ns);
+    l->decode_ms = known_ms(r->decode_ns);
+    l->blocked_ms = known_ms(r->blocked_ns);
+    l->library = r->library == 1;
 }
+
+FACTS_LOADER(input_parts, input_part, "ORDER BY pid, loader, worker, part", fill_part, input_parts,
+             input_part_count)
+FACTS_LOADER(input_hist, input_bin, "ORDER BY pid, loader, worker, part, bin", fill_bin, input_bins,
+             input_bin_count)
+FACTS_LOADER(input_lines, input_line, "ORDER BY pid, loader, worker, id", fill_line, input_lines,
+             input_line_count)
 
 int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
-    int r = facts_load_table(reader,
-                             "SELECT pid, loader, worker, part, n, total_ns, max_ns, bytes"
-                             " FROM input_parts ORDER BY pid, loader, worker, part",
-                             sizeof *f->input_parts, fill_part, &f->input_parts,
-                             &f->input_part_count, err);
+    int r = load_input_parts(reader, f, err);
     if (r >= 0)
-        r = facts_load_table(reader,
-                             "SELECT pid, loader, worker, part, bin, n FROM input_hist"
-                             " ORDER BY pid, loader, worker, part, bin",
-                             sizeof *f->input_bins, fill_bin, &f->input_bins, &f->input_bin_count,
-                             err);
+        r = load_input_hist(reader, f, err);
     if (r >= 0)
-        r = facts_load_table(reader,
-                             "SELECT pid, loader, worker, id, below, part, file, line, function,"
-                             " samples, ns, read_ns, decode_ns, blocked_ns, library"
-                             " FROM input_lines"
-                             " ORDER BY pid, loader, worker, id",
-                             sizeof *f->input_lines, fill_line, &f->input_lines,
-                             &f->input_line_count, err);
+        r = load_input_lines(reader, f, err);
     return r;
 }
 

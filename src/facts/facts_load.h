@@ -4,11 +4,48 @@
 
 #include "facts.h"
 
-/* One SELECT into an array: `items` is the address of the pointer in facts, which owns what was
- * read also after a failure; `fill` turns a row into an item of `size` zeroed bytes. */
-int facts_load_table(struct store_reader *reader, const char *sql, size_t size,
-                     void (*fill)(const struct store_row *row, void *item), void *items,
-                     size_t *ret_count, struct leat_err *err);
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Defines load_TABLE(reader, facts, err), which makes an item of each row; `tail` follows FROM in
+ * the SELECT. fill(const struct ROW_row *, item *) gets a zeroed item. What was read before a
+ * failure is owned by facts. */
+#define FACTS_LOADER(table, row, tail, fill, items, count)                                         \
+    static int load_##table(struct store_reader *reader, struct facts *f, struct leat_err *err)    \
+    {                                                                                              \
+        struct row##_row from;                                                                     \
+        struct store_cursor rows;                                                                  \
+        size_t capacity = 0;                                                                       \
+        int more = store_open_##table(reader, tail, &rows, err);                                   \
+        while (more >= 0 && (more = store_next_##row(&rows, &from)) > 0) {                         \
+            more = mem_reserve(&f->items, &capacity, f->count + 1, sizeof *f->items);              \
+            if (more < 0)                                                                          \
+                break;                                                                             \
+            memset(&f->items[f->count], 0, sizeof *f->items);                                      \
+            fill(&from, &f->items[f->count++]);                                                    \
+        }                                                                                          \
+        store_cursor_done(&rows);                                                                  \
+        return more;                                                                               \
+    }
+
+/* A cell as facts have it: -1 or NaN where it is NULL. */
+static inline int64_t facts_int(int64_t cell)
+{
+    return cell == STORE_NULL ? -1 : cell;
+}
+static inline double facts_real(int64_t cell)
+{
+    return cell == STORE_NULL ? (double)NAN : (double)cell;
+}
+static inline double facts_ms(int64_t cell_ns)
+{
+    return facts_real(cell_ns) / 1e6;
+}
+/* Text is foreign (commands, exceptions): it is cut to the size of its array. */
+#define FACTS_TEXT(cell, array) snprintf(array, sizeof(array), "%s", (cell) ? (cell) : "")
 
 /* Reads input_parts, input_hist and input_lines. */
 int facts_load_input(struct store_reader *reader, struct facts *facts, struct leat_err *err);

@@ -72,7 +72,6 @@ struct loading {
     size_t capacity, extra_capacity;
     double *samples, *micro; /* one an entry; samples NaN when unknown */
     double records;
-    int64_t folded; /* rows of step_folds */
 };
 
 static int reserve_entry(struct rank_facts *r, struct loading *l)
@@ -127,21 +126,6 @@ static uint32_t parse_signals(const char *text)
         text += length + (text[length] == ',');
     }
     return bits;
-}
-
-struct process_of_rank {
-    struct rank_facts *rank;
-    double record_cost_ms;
-};
-
-static int add_process(const struct store_row *row, void *context)
-{
-    struct process_of_rank *p = context;
-    p->rank->pid = store_column_int(row, 0);
-    p->rank->local_rank = store_column_is_null(row, 1) ? -1 : (int)store_column_int(row, 1);
-    p->rank->signals = parse_signals(store_column_text(row, 2));
-    p->record_cost_ms = store_column_is_null(row, 3) ? 0 : store_column_real(row, 3) / 1e6;
-    return 0;
 }
 
 static double *free_if_unknown(double *values, size_t n)
@@ -235,13 +219,10 @@ static int end_rank(struct loading *l)
     return finish_rank(r, l);
 }
 
-/* Columns: id, STEP_COLUMNS and, where steps were folded, n. A fold holds sums; an entry holds
- * means. */
-static int add_step(const struct store_row *row, void *context)
+/* `id` as in steps; `n` steps, whose sums are in `r`. An entry holds means. */
+static int add_entry(struct loading *l, int64_t id, int64_t n, const struct step_row *from)
 {
-    struct loading *l = context;
     struct facts *f = l->facts;
-    int64_t id = store_column_int(row, 0);
     int rank = (int)(id >> STORE_STEP_SHIFT);
     if (f->rank_count == 0 || f->ranks[f->rank_count - 1].rank != rank) {
         int result = end_rank(l);
@@ -254,51 +235,67 @@ static int add_step(const struct store_row *row, void *context)
     if (reserve_entry(r, l) < 0)
         return -ENOMEM;
     size_t i = r->count;
-    /* Of the columns only h2d, sync and samples may be NULL; asking costs as much as reading. */
-    double n = l->folded ? (double)store_column_int(row, 7 + PHASES) : 1, unit = 1e-6 / n;
+    double unit = 1e-6 / (double)n;
     r->step[i] = id & ((1ll << STORE_STEP_SHIFT) - 1);
-    r->end_ms[i] = (double)store_column_int(row, 1) * 1e-6;
-    r->wall_ms[i] = (double)store_column_int(row, 2) * unit;
+    r->end_ms[i] = (double)from->end_ns * 1e-6;
+    r->wall_ms[i] = (double)from->wall_ns * unit;
     for (int p = 0; p < PHASES; p++)
-        r->phase_ms[p][i] =
-            (p == PHASE_H2D || p == PHASE_SYNC ? store_column_real(row, 3 + p)
-                                               : (double)store_column_int(row, 3 + p)) *
-            unit;
-    l->samples[i] = store_column_real(row, 3 + PHASES);
-    l->micro[i] = (double)store_column_int(row, 4 + PHASES);
-    l->records += (double)store_column_int(row, 5 + PHASES);
-    r->flags[i] = (uint32_t)store_column_int(row, 6 + PHASES);
-    r->weight[i] = n;
-    r->steps += (int64_t)n;
+        r->phase_ms[p][i] = facts_real(from->phase_ns[p]) * unit;
+    l->samples[i] = facts_real(from->samples);
+    l->micro[i] = (double)from->micro_steps;
+    l->records += (double)from->records;
+    r->flags[i] = (uint32_t)from->flags;
+    r->weight[i] = (double)n;
+    r->steps += n;
     r->folded |= n > 1;
     r->inference &= !!(r->flags[i] & STEP_INFERENCE);
     r->count++;
     return 0;
 }
 
-static int count_folds(const struct store_row *row, void *context)
+static int add_fold(struct loading *l, const struct step_fold_row *fold)
 {
-    *(int64_t *)context = store_column_int(row, 0);
-    return 0;
+    struct step_row sums = {.end_ns = fold->end_ns,
+                            .wall_ns = fold->wall_ns,
+                            .samples = fold->samples,
+                            .micro_steps = fold->micro_steps,
+                            .records = fold->records,
+                            .flags = fold->flags};
+    memcpy(sums.phase_ns, fold->phase_ns, sizeof sums.phase_ns);
+    return add_entry(l, store_step_id(fold->rank, fold->first_step), fold->n, &sums);
 }
 
-#define STEP_COLUMNS                                                                               \
-    "end_ns, wall_ns, input_ns, h2d_ns, forward_ns, backward_ns, optimizer_ns, sync_ns, other_ns," \
-    " samples, micro_steps, records, flags"
-
+/* Steps and folds, both ordered by rank and step, merged. */
 static int load_rows(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
     struct loading l = {.facts = f};
-    int result = store_select(reader, "SELECT count(*) FROM step_folds", NULL, 0, count_folds,
-                              &l.folded, err);
-    const char *sql = l.folded ? "SELECT id, " STEP_COLUMNS ", 1 FROM steps UNION ALL"
-                                 " SELECT (rank << 40) + first_step, " STEP_COLUMNS
-                                 ", n FROM step_folds ORDER BY 1"
-                               : "SELECT id, " STEP_COLUMNS " FROM steps ORDER BY id";
+    struct store_cursor steps = {0}, folds = {0};
+    struct step_row step;
+    struct step_fold_row fold;
+    int more_steps = store_open_steps(reader, "ORDER BY id", &steps, err), more_folds = 0;
+    int result = more_steps;
     if (result >= 0)
-        result = store_select(reader, sql, NULL, 0, add_step, &l, err);
+        result = more_folds =
+            store_open_step_folds(reader, "ORDER BY rank, first_step", &folds, err);
+    if (result >= 0)
+        result = more_steps = store_next_step(&steps, &step);
+    if (result >= 0)
+        result = more_folds = store_next_step_fold(&folds, &fold);
+    while (result >= 0 && (more_steps || more_folds)) {
+        if (more_folds && (!more_steps || store_step_id(fold.rank, fold.first_step) < step.id)) {
+            result = add_fold(&l, &fold);
+            if (result >= 0)
+                result = more_folds = store_next_step_fold(&folds, &fold);
+        } else {
+            result = add_entry(&l, step.id, 1, &step);
+            if (result >= 0)
+                result = more_steps = store_next_step(&steps, &step);
+        }
+    }
     if (result >= 0)
         result = end_rank(&l);
+    store_cursor_done(&steps);
+    store_cursor_done(&folds);
     mem_free(l.samples);
     mem_free(l.micro);
     return result;
@@ -306,49 +303,61 @@ static int load_rows(struct store_reader *reader, struct facts *f, struct leat_e
 
 /* ---- what belongs to a rank beside its steps ----------------------------------------------- */
 
-struct bins {
-    struct rank_facts *rank;
-    size_t capacity[PHASES + 1];
-};
-
 /* Bins are 2 % wide: bin b holds times from 1.02^b to 1.02^(b+1) ns; its middle stands for it. */
-static int add_bin(const struct store_row *row, void *context)
+static int load_bins(struct store_reader *reader, struct rank_facts *r, struct leat_err *err)
 {
-    struct bins *b = context;
-    const char *phase = store_column_text(row, 0);
-    int p = PHASES;
-    if (phase && strcmp(phase, "wall") != 0)
-        for (p = 0; p < PHASES && strcmp(phase, leat_phase_names[p]) != 0; p++)
-            ;
-    if (!phase || (p == PHASES && strcmp(phase, "wall") != 0))
-        return 0;
-    struct rank_facts *r = b->rank;
-    if (mem_reserve(&r->bins[p], &b->capacity[p], r->bin_count[p] + 1, sizeof *r->bins[p]) < 0)
-        return -ENOMEM;
-    double bin = store_column_real(row, 1);
-    r->bins[p][r->bin_count[p]++] = (struct fold_bin){
-        .ms = bin <= 0 ? 0 : pow(1.02, bin + 0.5) / 1e6, .n = store_column_real(row, 2)};
-    return 0;
+    size_t capacity[PHASES + 1] = {0};
+    char tail[64];
+    struct store_cursor rows;
+    struct step_bin_row row;
+    snprintf(tail, sizeof tail, "WHERE rank = %d ORDER BY bin", r->rank);
+    int more = store_open_step_hist(reader, tail, &rows, err);
+    while (more >= 0 && (more = store_next_step_bin(&rows, &row)) > 0) {
+        int p = 0;
+        while (p < PHASES && (!row.phase || strcmp(row.phase, leat_phase_names[p]) != 0))
+            p++;
+        if (p == PHASES && (!row.phase || strcmp(row.phase, "wall") != 0))
+            continue;
+        more = mem_reserve(&r->bins[p], &capacity[p], r->bin_count[p] + 1, sizeof *r->bins[p]);
+        if (more == 0)
+            r->bins[p][r->bin_count[p]++] =
+                (struct fold_bin){.ms = row.bin <= 0 ? 0 : pow(1.02, (double)row.bin + 0.5) / 1e6,
+                                  .n = (double)row.n};
+    }
+    store_cursor_done(&rows);
+    return more;
+}
+
+/* The process that made the steps, and the cost of its records. */
+static int load_process_of(struct store_reader *reader, struct rank_facts *r, struct leat_err *err)
+{
+    char tail[96];
+    double record_cost_ms = 0;
+    struct store_cursor rows;
+    struct process_row row;
+    snprintf(tail, sizeof tail, "WHERE rank = %d AND role = 'main' ORDER BY recorded, pid",
+             r->rank);
+    int more = store_open_processes(reader, tail, &rows, err);
+    while (more >= 0 && (more = store_next_process(&rows, &row)) > 0) { /* the last one decides */
+        r->pid = row.pid;
+        r->local_rank = (int)facts_int(row.local_rank);
+        r->signals = parse_signals(row.signals);
+        record_cost_ms = row.record_cost_ns == STORE_NULL ? 0 : facts_ms(row.record_cost_ns);
+    }
+    store_cursor_done(&rows);
+    r->cost_ms *= record_cost_ms;
+    return more;
 }
 
 static int load_rank(struct store_reader *reader, struct facts *f, struct rank_facts *r,
                      struct leat_err *err)
 {
-    struct process_of_rank process = {.rank = r};
-    const int64_t rank = r->rank;
-    int result = store_select(reader,
-                              "SELECT pid, local_rank, signals, record_cost_ns FROM processes"
-                              " WHERE rank = ?1 AND role = 'main' ORDER BY recorded, pid",
-                              &rank, 1, add_process, &process, err);
-    r->cost_ms *= process.record_cost_ms;
+    int result = load_process_of(reader, r, err);
     for (size_t i = 0; i < f->span_count; i++)
         if (f->spans[i].rank == r->rank && f->spans[i].kind == SPAN_EVAL)
             r->eval_ms = f->spans[i].total_ms;
-    struct bins bins = {.rank = r};
     if (result >= 0 && r->folded)
-        result =
-            store_select(reader, "SELECT phase, bin, n FROM step_hist WHERE rank = ?1 ORDER BY bin",
-                         &rank, 1, add_bin, &bins, err);
+        result = load_bins(reader, r, err);
     return result;
 }
 

@@ -1,26 +1,23 @@
-/* reader.c: a run database, looked at without being touched.
+/* reader.c: reads a run database and never changes a byte of it.
  *
  * The file is opened read-only and immutable: SQLite then takes no lock, makes no journal and
- * cannot change a byte, also on a file system that is read-only. The price is that it would not
- * roll back the journal of a writer that was killed inside a transaction. So when such a journal
- * lies beside the file, the last committed state is made from both in memory (journal.c) and read
- * there; the originals stay as they are.
+ * cannot change a byte, also on a file system that is read-only. So it would not roll back the
+ * journal of a writer that was killed inside a transaction either. When such a journal lies beside
+ * the file, both are copied to the temporary folder, SQLite rolls back there, and the copy is read.
  *
- * The file is foreign: of another tool, cut, damaged, or of a later leat. Each gives a sentence.
+ * The file is foreign: of another tool, cut short, damaged, or of another leat. Each gives a
+ * message.
  */
 #include "store/store_internal.h"
 
 #include "base/mem.h"
+#include "base/path.h"
 
 #include <fcntl.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-struct store_row {
-    sqlite3_stmt *statement;
-};
 
 static const char magic[16] = "SQLite format 3";
 
@@ -44,7 +41,22 @@ static int is_cut(const unsigned char head[100], off_t size)
            (uint64_t)size < page * big_endian(head + 28, 4);
 }
 
-/* What can be said of the file before SQLite sees it, and says it better. */
+/* Whether a transaction was left open beside `path`: its journal has a header. */
+static int has_journal(const char *path)
+{
+    static const unsigned char journal_magic[] = {0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7};
+    unsigned char head[sizeof journal_magic];
+    char *name = sqlite3_mprintf("%s-journal", path);
+    int fd = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    int found = fd >= 0 && read(fd, head, sizeof head) == sizeof head &&
+                !memcmp(head, journal_magic, sizeof head);
+    if (fd >= 0)
+        close(fd);
+    sqlite3_free(name);
+    return found;
+}
+
+/* Checks what gives a better message than SQLite's. */
 static int check_file(const char *path, struct leat_err *err)
 {
     unsigned char head[100];
@@ -79,13 +91,13 @@ static int check_file(const char *path, struct leat_err *err)
                        "%s is still being written by process %d: wait for the run's "
                        "end",
                        path, (int)lock.l_pid);
-    if (got < (ssize_t)sizeof head || (is_cut(head, st.st_size) && !journal_is_hot(path)))
+    if (got < (ssize_t)sizeof head || (is_cut(head, st.st_size) && !has_journal(path)))
         return err_set(err, -LEAT_E_CORRUPT, "%s is damaged or cut short: its end is missing",
                        path);
     return 0;
 }
 
-static int say_sqlite(struct store_reader *r, int rc, struct leat_err *err)
+static int sqlite_error(struct store_reader *r, int rc, struct leat_err *err)
 {
     int code = sql_code(rc);
     if (code == -LEAT_E_CORRUPT)
@@ -103,7 +115,7 @@ static int check_schema(struct store_reader *r, struct leat_err *err)
                      "('meta','processes','steps')",
                      &tables);
     if (rc)
-        return say_sqlite(r, rc, err);
+        return sqlite_error(r, rc, err);
     if (tables != 3)
         return err_set(err, -LEAT_E_FOREIGN, "%s is a SQLite database, but not of a leat run",
                        r->path);
@@ -122,16 +134,14 @@ static int check_schema(struct store_reader *r, struct leat_err *err)
         code = err_set(err, -LEAT_E_FOREIGN, "%s is a SQLite database, but not of a leat run",
                        r->path);
     } else {
-        code = say_sqlite(r, rc, err);
+        code = sqlite_error(r, rc, err);
     }
     sqlite3_finalize(s);
     return code;
 }
 
-static int open_file(struct store_reader *r)
+static int open_immutable(struct store_reader *r)
 {
-    if (journal_is_hot(r->path))
-        return journal_open_committed(r->path, &r->db);
     char *uri = sql_uri(r->path, "mode=ro&immutable=1");
     if (!uri)
         return -ENOMEM;
@@ -141,11 +151,63 @@ static int open_file(struct store_reader *r)
     return sql_code(rc);
 }
 
+static int copy_file(const char *from, const char *to, struct leat_err *err)
+{
+    enum { MOST_BYTES = 1 << 30 };
+    char *bytes = NULL;
+    size_t count = 0;
+    int code = path_read_file(from, MOST_BYTES, &bytes, &count, err);
+    if (code == 0)
+        code = path_write_file(to, bytes, count, err);
+    mem_free(bytes);
+    return code;
+}
+
+/* Opens a copy in the temporary folder, which is removed at once: SQLite has it open. */
+static int open_recovered(struct store_reader *r, struct leat_err *err)
+{
+    char *folder = NULL;
+    int code = path_make_temporary("recover", &folder);
+    if (code)
+        return err_set(err, code, "%s cannot be copied to %s: %s", r->path, path_temporary(),
+                       err_text(code));
+    char *copy = path_join(folder, "run.db", NULL);
+    char *copy_journal = path_join(folder, "run.db-journal", NULL);
+    char *journal = sqlite3_mprintf("%s-journal", r->path);
+    int64_t tables;
+    code = copy && copy_journal && journal ? 0 : err_set(err, -ENOMEM, "out of memory");
+    if (code == 0)
+        code = copy_file(r->path, copy, err);
+    if (code == 0)
+        code = copy_file(journal, copy_journal, err);
+    if (code == 0) {
+        int rc = sqlite3_open_v2(copy, &r->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+        if (rc == SQLITE_OK) /* the first read rolls back */
+            rc = sql_int(r->db, "SELECT count(*) FROM sqlite_master", &tables);
+        code = rc ? sqlite_error(r, rc, err) : 0;
+    }
+    if (copy)
+        unlink(copy);
+    if (copy_journal)
+        unlink(copy_journal);
+    rmdir(folder);
+    mem_free(copy);
+    mem_free(copy_journal);
+    sqlite3_free(journal);
+    mem_free(folder);
+    return code;
+}
+
 static int open_database(struct store_reader *r, struct leat_err *err)
 {
-    int code = open_file(r);
-    if (code)
+    int code;
+    if (has_journal(r->path)) {
+        code = open_recovered(r, err);
+        if (code)
+            return code;
+    } else if ((code = open_immutable(r))) {
         return err_set(err, code, "%s cannot be read: %s", r->path, err_text(code));
+    }
     sqlite3_extended_result_codes(r->db, 1);
     /* The schema of a foreign file must not run functions of ours; cells are checked as read. */
     sqlite3_db_config(r->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -174,10 +236,7 @@ int store_reader_open(const char *path, struct store_reader **ret_reader, struct
 int store_reader_of_writer(struct store_writer *w, struct store_reader **ret_reader,
                            struct leat_err *err)
 {
-    int code = store_flush(w);
-    if (code && w->pending_bytes)
-        return err_set(err, code, "The last rows of %s cannot be written: %s", w->path,
-                       err_text(code));
+    store_flush(w); /* rows that cannot be written are counted */
     struct store_reader *r = mem_alloc(sizeof *r);
     if (!r || !(r->path = mem_strdup(w->path))) {
         mem_free(r);
@@ -201,46 +260,33 @@ void store_reader_close(struct store_reader *reader)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-int store_select(struct store_reader *reader, const char *sql, const int64_t *params,
-                 int param_count, store_row_fn *row, void *context, struct leat_err *err)
+int store_open_rows(struct store_reader *reader, enum store_table table, const char *tail,
+                    struct store_cursor *ret_cursor, struct leat_err *err)
 {
-    struct store_row r = {NULL};
-    int rc = sqlite3_prepare_v2(reader->db, sql, -1, &r.statement, NULL);
-    for (int i = 0; i < param_count && rc == SQLITE_OK; i++)
-        rc = sqlite3_bind_int64(r.statement, i + 1, params[i]);
-    int code = 0;
-    while (rc == SQLITE_OK || rc == SQLITE_ROW) {
-        rc = sqlite3_step(r.statement);
-        if (rc != SQLITE_ROW)
-            break;
-        code = row(&r, context);
-        if (code)
-            break;
-    }
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-        code = say_sqlite(reader, rc, err);
-    sqlite3_finalize(r.statement);
-    return code;
+    struct store_cursor cursor = {.reader = reader, .table = table, .err = err};
+    char *columns = store_column_list(table);
+    char *sql =
+        columns ? sqlite3_mprintf("SELECT %s FROM %s %s", columns, store_tables[table].name, tail)
+                : NULL;
+    int rc = sql ? sqlite3_prepare_v2(reader->db, sql, -1, &cursor.statement, NULL) : SQLITE_NOMEM;
+    mem_free(columns);
+    sqlite3_free(sql);
+    *ret_cursor = cursor;
+    return rc ? sqlite_error(reader, rc, err) : 0;
 }
 
-int store_column_is_null(const struct store_row *row, int column)
+int store_next_row(struct store_cursor *cursor, void *ret_row)
 {
-    return sqlite3_column_type(row->statement, column) == SQLITE_NULL;
+    int rc = sqlite3_step(cursor->statement);
+    if (rc == SQLITE_ROW)
+        table_read(cursor->statement, cursor->table, ret_row);
+    return rc == SQLITE_ROW    ? 1
+           : rc == SQLITE_DONE ? 0
+                               : sqlite_error(cursor->reader, rc, cursor->err);
 }
 
-int64_t store_column_int(const struct store_row *row, int column)
+void store_cursor_done(struct store_cursor *cursor)
 {
-    return sqlite3_column_int64(row->statement, column);
-}
-
-double store_column_real(const struct store_row *row, int column)
-{
-    if (sqlite3_column_type(row->statement, column) == SQLITE_NULL)
-        return NAN;
-    return sqlite3_column_double(row->statement, column);
-}
-
-const char *store_column_text(const struct store_row *row, int column)
-{
-    return (const char *)sqlite3_column_text(row->statement, column);
+    sqlite3_finalize(cursor->statement);
+    cursor->statement = NULL;
 }

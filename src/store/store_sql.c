@@ -1,5 +1,4 @@
-/* store_sql.c: small things around SQLite that writer and reader share, and the names of the
- * phases, which are the names of its columns. */
+/* store_sql.c: small things around SQLite that writer and reader share. */
 #include "store/store_internal.h"
 
 #include "base/mem.h"
@@ -7,12 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-const char *const leat_phase_names[PHASES] = {
-#define X(name, text) text,
-    LEAT_PHASES(X)
-#undef X
-};
 
 int sql_code(int rc)
 {
@@ -35,29 +28,6 @@ int sql_code(int rc)
     case SQLITE_MISMATCH:
     case SQLITE_ERROR: return -EINVAL;
     default: return -LEAT_E_STORE;
-    }
-}
-
-int sql_is_disk(int rc)
-{
-    /* An I/O error whose cause is memory is a matter of memory: the same transaction may succeed
-     * a second later. */
-    if (rc == SQLITE_IOERR_NOMEM)
-        return 0;
-    switch (rc & 0xff) {
-    case SQLITE_FULL:
-    case SQLITE_IOERR:
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-    case SQLITE_CANTOPEN:
-    case SQLITE_CORRUPT: /* somebody else wrote into our file */
-    case SQLITE_NOTADB:
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL:
-    case SQLITE_NOLFS:
-    case SQLITE_TOOBIG: return 1;
-    default: return 0;
     }
 }
 
@@ -84,6 +54,23 @@ int sql_int(sqlite3 *db, const char *sql, int64_t *ret_value)
     return rc;
 }
 
+char *sql_take(struct str *s)
+{
+    if (!s->failed)
+        return s->text;
+    str_done(s); /* half a statement may be a valid one */
+    return NULL;
+}
+
+int sql_prepare_taken(sqlite3 *db, char *sql, sqlite3_stmt **ret_statement)
+{
+    if (!sql)
+        return SQLITE_NOMEM;
+    int rc = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL);
+    mem_free(sql);
+    return rc;
+}
+
 int sql_run(sqlite3_stmt *statement)
 {
     int rc = sqlite3_step(statement);
@@ -92,7 +79,7 @@ int sql_run(sqlite3_stmt *statement)
     else
         rc = sqlite3_extended_errcode(sqlite3_db_handle(statement));
     sqlite3_reset(statement);
-    sqlite3_clear_bindings(statement); /* texts point into the log, which moves */
+    sqlite3_clear_bindings(statement); /* texts point into the caller's row */
     return rc;
 }
 

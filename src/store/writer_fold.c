@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MARKED                                                                                     \
@@ -83,48 +84,86 @@ int fold_note_step(struct store_writer *w, int32_t rank, int64_t step)
 
 /* ---- writing intervals and histograms ---------------------------------------------------- */
 
-/* One interval while its steps are read. Columns 2 to 13 of SQL_FOLD_READ add up into sums 0 to
- * 11: wall, the seven phases, samples, micro_steps, records; flags are joined, not added. */
-enum { SUMS = 11, COLUMN_END = 1, COLUMN_SUMS = 2, COLUMN_FLAGS = 13 };
-struct interval {
-    int64_t first, n, end_ns, flags;
-    int64_t sums[SUMS];
-    unsigned known; /* a bit for each sum that was ever not NULL */
-};
+/* The sums of a fold: wall, phases, samples, micro_steps, records. They are neighbours in a row of
+ * steps and in one of step_folds. */
+enum { SUMS = PHASES + 4 };
+#define SUMS_OF(type, row) ((char *)(row) + offsetof(struct type, wall_ns))
+#define CHECK_SUMS(type)                                                                           \
+    static_assert(offsetof(struct type, records) - offsetof(struct type, wall_ns) ==               \
+                      (SUMS - 1) * sizeof(int64_t),                                                \
+                  #type ": the columns from wall_ns to records are not the sums")
+CHECK_SUMS(step_row);
+CHECK_SUMS(step_fold_row);
 
-static void interval_add(struct store_writer *w, struct interval *v, sqlite3_stmt *row)
+static void interval_start(struct step_fold_row *v, int32_t rank, int64_t first)
 {
-    int64_t end_ns = sqlite3_column_int64(row, COLUMN_END);
-    v->n++;
-    v->end_ns = end_ns > v->end_ns ? end_ns : v->end_ns;
-    v->flags |= sqlite3_column_int64(row, COLUMN_FLAGS);
-    for (int i = 0; i < SUMS; i++) {
-        if (sqlite3_column_type(row, COLUMN_SUMS + i) == SQLITE_NULL)
-            continue;
-        int64_t value = sqlite3_column_int64(row, COLUMN_SUMS + i);
-        v->sums[i] += value;
-        v->known |= 1u << i;
-        if (i < HIST_KINDS)
-            w->hist[i][store_hist_bin((uint64_t)value)]++;
-    }
+    *v = step_fold_row_nulls;
+    v->rank = rank;
+    v->first_step = first;
+    v->n = v->end_ns = v->flags = 0;
 }
 
-static int interval_write(struct store_writer *w, int32_t rank, const struct interval *v)
+static void interval_add(struct store_writer *w, struct step_fold_row *v, struct step_row *step)
+{
+    int64_t sums[SUMS], add[SUMS];
+    memcpy(sums, SUMS_OF(step_fold_row, v), sizeof sums);
+    memcpy(add, SUMS_OF(step_row, step), sizeof add);
+    v->n++;
+    v->end_ns = step->end_ns > v->end_ns ? step->end_ns : v->end_ns;
+    v->flags |= step->flags;
+    for (int i = 0; i < SUMS; i++) {
+        if (add[i] == STORE_NULL)
+            continue;
+        sums[i] = sums[i] == STORE_NULL ? add[i] : sums[i] + add[i];
+        if (i < HIST_KINDS)
+            w->hist[i][store_hist_bin((uint64_t)add[i])]++;
+    }
+    memcpy(SUMS_OF(step_fold_row, v), sums, sizeof sums);
+}
+
+char *fold_write_sql(void)
+{
+    const struct store_table_info *t = &store_tables[STORE_step_folds];
+    struct str s = {0};
+    str_add(&s, "INSERT INTO step_folds VALUES(");
+    for (int i = 0; i < t->column_count; i++)
+        str_add(&s, i ? ",?" : "?");
+    str_add(&s, ") ON CONFLICT(rank,first_step) DO UPDATE SET end_ns=max(end_ns,excluded.end_ns),"
+                "flags=flags|excluded.flags");
+    for (int i = 2; i < t->column_count; i++) { /* behind the key */
+        const char *c = t->columns[i].name;
+        if (strcmp(c, "end_ns") != 0 && strcmp(c, "flags") != 0)
+            str_addf(&s, ",%s=coalesce(%s+excluded.%s,%s,excluded.%s)", c, c, c, c, c);
+    }
+    return sql_take(&s);
+}
+
+static char *merge_sql(void)
+{
+    const struct store_table_info *t = &store_tables[STORE_step_folds];
+    struct str s = {0};
+    str_add(&s, "CREATE TEMP TABLE merged AS SELECT rank,first_step/?1*?1");
+    for (int i = 2; i < t->column_count; i++) {
+        const char *c = t->columns[i].name;
+        if (strcmp(c, "end_ns") == 0)
+            str_addf(&s, ",max(%s)", c);
+        else if (strcmp(c, "flags") == 0) /* two rows at most: min and max are all of them */
+            str_addf(&s, ",min(%s)|max(%s)", c, c);
+        else
+            str_addf(&s, ",sum(%s)", c);
+    }
+    str_add(&s, " FROM step_folds GROUP BY 1,2");
+    return sql_take(&s);
+}
+
+static int interval_write(struct store_writer *w, const struct step_fold_row *v)
 {
     int rc = writer_prepare(w, SQL_FOLD_WRITE);
     if (rc || v->n == 0)
         return rc;
-    sqlite3_stmt *s = w->sql[SQL_FOLD_WRITE];
-    sqlite3_bind_int64(s, 1, rank);
-    sqlite3_bind_int64(s, 2, v->first);
-    sqlite3_bind_int64(s, 3, v->n);
-    sqlite3_bind_int64(s, 4, v->end_ns);
-    for (int i = 0; i < SUMS; i++)
-        if (v->known & 1u << i)
-            sqlite3_bind_int64(s, 5 + i, v->sums[i]);
-    sqlite3_bind_int64(s, 5 + SUMS, v->flags);
+    table_bind(w->sql[SQL_FOLD_WRITE], STORE_step_folds, v);
     w->fold.folds++;
-    return sql_run(s);
+    return sql_run(w->sql[SQL_FOLD_WRITE]);
 }
 
 static int hist_write(struct store_writer *w, int32_t rank)
@@ -167,23 +206,25 @@ static int fold_range(struct store_writer *w, struct rank_state *r, int64_t from
     if (rc)
         return rc;
     memset(w->hist, 0, sizeof w->hist);
-    struct interval v = {.first = -1};
+    struct step_fold_row v = {.first_step = -1};
+    struct step_row row;
     int64_t folded = 0;
     sqlite3_stmt *s = bind_range(w->sql[SQL_FOLD_READ], from, to, most_wall_ns, spared_flags);
     while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
-        int64_t step = sqlite3_column_int64(s, 0) & ((INT64_C(1) << STORE_STEP_SHIFT) - 1);
+        table_read(s, STORE_steps, &row);
+        int64_t step = row.id & ((INT64_C(1) << STORE_STEP_SHIFT) - 1);
         int64_t first = step - step % w->fold.fold_steps;
-        if (first != v.first) {
-            if ((rc = interval_write(w, r->rank, &v)))
+        if (first != v.first_step) {
+            if ((rc = interval_write(w, &v)))
                 break;
-            v = (struct interval){.first = first};
+            interval_start(&v, r->rank, first);
         }
-        interval_add(w, &v, s);
+        interval_add(w, &v, &row);
         folded++;
     }
     sqlite3_reset(s);
     if (rc == SQLITE_DONE)
-        rc = interval_write(w, r->rank, &v);
+        rc = interval_write(w, &v);
     if (rc == SQLITE_OK)
         rc = hist_write(w, r->rank);
     if (rc == SQLITE_OK)
@@ -274,21 +315,14 @@ static int fold_kept(struct store_writer *w, struct rank_state *r)
     return rc;
 }
 
-/* Intervals of twice the length: at most two old ones make a new one, so min and max of their
- * flags are all of their flags. */
+/* Intervals of twice the length: at most two old ones make a new one. */
 static int merge_intervals(struct store_writer *w)
 {
     sqlite3_stmt *s = NULL;
     w->fold.fold_steps *= 2;
     int rc = sql_exec(w->db, "DROP TABLE IF EXISTS temp.merged");
     if (rc == SQLITE_OK)
-        rc = sqlite3_prepare_v2(
-            w->db,
-            "CREATE TEMP TABLE merged AS SELECT rank,first_step/?1*?1,sum(n),max(end_ns),"
-            "sum(wall_ns),sum(input_ns),sum(h2d_ns),sum(forward_ns),sum(backward_ns),"
-            "sum(optimizer_ns),sum(sync_ns),sum(other_ns),sum(samples),sum(micro_steps),"
-            "sum(records),min(flags)|max(flags) FROM step_folds GROUP BY 1,2",
-            -1, &s, NULL);
+        rc = sql_prepare_taken(w->db, merge_sql(), &s);
     if (rc == SQLITE_OK) {
         sqlite3_bind_int64(s, 1, w->fold.fold_steps);
         rc = sql_run(s);

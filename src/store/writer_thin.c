@@ -1,6 +1,5 @@
-/* writer_thin.c: limits of the tables that grow with time. Written by hand for each table, since
- * what may go differs: of samples every second one, of spans the shortest, of processes those that
- * ended long ago.
+/* writer_thin.c: limits of the tables that grow with time, and which rows are deleted first: of
+ * samples every second one, of processes those that ended long ago.
  *
  * Samples are thinned by time: one row is kept in each window of D nanoseconds for each process or
  * device, and D doubles until the table is half empty. So what is left is even over the whole run,
@@ -12,54 +11,28 @@
 #include <string.h>
 
 struct thin {
-    const char *table;
-    const char *key;  /* samples: one series each; NULL: not a table of samples */
-    const char *drop; /* what to delete otherwise; %lld is the number of rows to go */
-    int eighths;      /* of table_rows: rows with long texts get fewer, short ones more */
+    int eighths;        /* of limits.table_rows: fewer for rows with long texts; 0: no limit */
+    const char *series; /* of samples: rows with the same value are one series */
+    const char *order;  /* which rows are deleted first, also of samples that are too many series */
 };
 
-static const struct thin tables[THIN_TABLES] = {
-    [THIN_PROC] = {"proc_samples",   "pid",              NULL,                                       8 },
-    [THIN_SYS] = {"sys_samples",    "'all'",            NULL,                                       8 },
-    [THIN_GPU] = {"gpu_samples",    "gpu",              NULL,                                       8 },
-    [THIN_MEMORY] = {"memory_samples", "rank*4096+device", NULL,                                       8 },
-    [THIN_SPANS] = {"spans",          NULL,
-                   "DELETE FROM spans WHERE rowid IN "
-                    "(SELECT rowid FROM spans ORDER BY end_ns-start_ns LIMIT %lld)",                 8 },
-    [THIN_PROCESSES] = {"processes",      NULL,
-                   "DELETE FROM processes WHERE pid IN (SELECT pid FROM processes ORDER BY "
-                        "role IS 'main', ended_ns IS NULL, started_ns LIMIT %lld)",                  1 },
-    [THIN_WORKERS] = {"workers",        NULL,
-                   "DELETE FROM workers WHERE pid IN "
-                      "(SELECT pid FROM workers ORDER BY last_ns LIMIT %lld)",                       8 },
-    [THIN_LOADERS] = {"loaders",        NULL,
-                   "DELETE FROM loaders WHERE (pid,loader) IN "
-                      "(SELECT pid,loader FROM loaders ORDER BY wait_ns LIMIT %lld)",                1 },
-    [THIN_ENGINES] = {"engines",        NULL,
-                   "DELETE FROM engines WHERE (pid,loader) IN "
-                      "(SELECT pid,loader FROM engines ORDER BY wait_ns LIMIT %lld)",                1 },
-    [THIN_CUDA] = {"cuda_calls",     NULL,
-                   "DELETE FROM cuda_calls WHERE (pid,span,class) IN "
-                   "(SELECT pid,span,class FROM cuda_calls ORDER BY ns LIMIT %lld)",                 1 },
-    [THIN_CLOCK] = {"gpu_clock",      NULL,
-                   "DELETE FROM gpu_clock WHERE (pid,phase) IN "
-                    "(SELECT pid,phase FROM gpu_clock ORDER BY device_ns LIMIT %lld)",               1 },
-    [THIN_CUDA_LINES] = {"cuda_lines",     NULL,
-                   "DELETE FROM cuda_lines WHERE (pid,file,line,function,class) IN (SELECT "
-                         "pid,file,line,function,class FROM cuda_lines ORDER BY ns LIMIT %lld)",     1 },
-    [THIN_INPUT_PARTS] = {"input_parts",    NULL,
-                   "DELETE FROM input_parts WHERE (pid,loader,worker,part) IN (SELECT "
-                          "pid,loader,worker,part FROM input_parts ORDER BY total_ns LIMIT %lld)",   1 },
-    [THIN_INPUT_HIST] = {"input_hist",     NULL,
-                   "DELETE FROM input_hist WHERE (pid,loader,worker,part,bin) IN (SELECT "
-                         "pid,loader,worker,part,bin FROM input_hist ORDER BY n LIMIT %lld)",        16},
- /* A user's line has at least the time of those it calls, and goes after them. */
-    [THIN_INPUT_LINES] = {"input_lines",    NULL,
-                   "DELETE FROM input_lines WHERE (pid,loader,worker,id) IN (SELECT "
-                          "pid,loader,worker,id FROM input_lines ORDER BY ns, below IS NULL "
-                          "LIMIT %lld)",                                                             4 },
-    [THIN_LOST] = {"lost",           NULL,
-                   "DELETE FROM lost WHERE rowid IN (SELECT rowid FROM lost ORDER BY n LIMIT %lld)", 1 },
+static const struct thin tables[STORE_TABLES] = {
+    [STORE_proc_samples] = {.eighths = 8,      .series = "pid",          .order = "rowid"},
+    [STORE_sys_samples] = {.eighths = 8,                 .series = "'all'",                              .order = "rowid"},
+    [STORE_gpu_samples] = {.eighths = 8, .series = "gpu",.order = "rowid"},
+    [STORE_memory_samples] = {.eighths = 8,  .series = "rank*4096+device",               .order = "rowid"},
+    [STORE_processes] = {.eighths = 1,      .order = "role IS 'main', ended_ns IS NULL, started_ns"},
+    [STORE_workers] = {.eighths = 8,                 .order = "last_ns"                             },
+    [STORE_loaders] = {.eighths = 1,                 .order = "wait_ns"                             },
+    [STORE_engines] = {.eighths = 1,                 .order = "wait_ns"},
+    [STORE_cuda_calls] = {.eighths = 1,                 .order = "ns"},
+    [STORE_gpu_clock] = {.eighths = 1,                 .order = "device_ns"                             },
+    [STORE_cuda_lines] = {.eighths = 1,                 .order = "ns"                             },
+    [STORE_input_parts] = {.eighths = 1,                 .order = "total_ns"},
+    [STORE_input_hist] = {.eighths = 16,                 .order = "n"},
+ /* A user's line has at least the time of those it calls, and is deleted after them. */
+    [STORE_input_lines] = {.eighths = 4,                 .order = "ns, below IS NULL"                            },
+    [STORE_lost] = {.eighths = 1,                 .order = "n"                             },
 };
 
 static int64_t most_rows(const struct store_writer *w, int i)
@@ -67,54 +40,43 @@ static int64_t most_rows(const struct store_writer *w, int i)
     return w->limits.table_rows * tables[i].eighths / 8;
 }
 
-int thin_find(const char *table)
+int thin_has_limit(enum store_table table)
 {
-    for (int i = 0; i < THIN_TABLES; i++)
-        if (!strcmp(tables[i].table, table))
-            return i;
-    return -1;
+    return tables[table].eighths > 0;
 }
 
 static int count_rows(struct store_writer *w, int i)
 {
     char sql[64];
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", tables[i].table);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", store_tables[i].name);
     return sql_int(w->db, sql, &w->table_rows[i]);
 }
 
-/* One row a table, however often it happens. */
-static int tell_lost(struct store_writer *w, int i, int64_t rows)
+static int count_dropped(struct store_writer *w, int i, int64_t rows)
 {
-    char why[96], sql[384];
-    snprintf(why, sizeof why, "%s: more than %lld rows, the least telling were left out",
-             tables[i].table, (long long)most_rows(w, i));
-    snprintf(sql, sizeof sql,
-             "UPDATE lost SET n=n+%lld WHERE why='%s';"
-             "INSERT INTO lost SELECT 'samples',%lld,'%s' WHERE changes()=0;",
-             (long long)rows, why, (long long)rows, why);
-    return sql_exec(w->db, sql);
+    char why[96];
+    snprintf(why, sizeof why, "%s: more than %lld rows: least significant rows dropped",
+             store_tables[i].name, (long long)most_rows(w, i));
+    return writer_count_lost(w, "samples", rows, why);
 }
 
 static int drop_rows(struct store_writer *w, int i, int64_t rows)
 {
-    char sql[256];
-    if (tables[i].drop)
-        snprintf(sql, sizeof sql, tables[i].drop, (long long)rows);
-    else
-        snprintf(sql, sizeof sql,
-                 "DELETE FROM %s WHERE rowid IN (SELECT rowid FROM %s ORDER BY rowid LIMIT %lld)",
-                 tables[i].table, tables[i].table, (long long)rows);
+    const char *table = store_tables[i].name;
+    const char *key = store_tables[i].key[0] ? store_tables[i].key : "rowid";
+    char sql[384];
+    snprintf(sql, sizeof sql,
+             "DELETE FROM %s WHERE (%s) IN (SELECT %s FROM %s ORDER BY %s LIMIT %lld)", table, key,
+             key, table, tables[i].order, (long long)rows);
     int rc = sql_exec(w->db, sql);
     if (rc)
         return rc;
-    /* The longest spans and the totals say enough of those that went; more processes or series
-     * than the table has rows are a loss, and are told. */
-    return i == THIN_SPANS || i == THIN_LOST ? SQLITE_OK : tell_lost(w, i, rows);
+    return i == STORE_lost ? SQLITE_OK : count_dropped(w, i, rows);
 }
 
 static int thin_samples(struct store_writer *w, int i)
 {
-    const char *table = tables[i].table, *key = tables[i].key;
+    const char *table = store_tables[i].name, *key = tables[i].series;
     int64_t window = 0;
     char sql[512];
     snprintf(sql, sizeof sql, "SELECT coalesce((SELECT value FROM meta WHERE key='thinned.%s'),0)",
@@ -141,12 +103,12 @@ static int thin_samples(struct store_writer *w, int i)
 
 int thin_tables(struct store_writer *w)
 {
-    for (int i = 0; i < THIN_TABLES; i++) {
-        if (w->table_rows[i] <= most_rows(w, i))
+    for (int i = 0; i < STORE_TABLES; i++) {
+        if (!tables[i].eighths || w->table_rows[i] <= most_rows(w, i))
             continue;
-        /* Rows that replaced others were counted too: look before anything is deleted. */
+        /* Rows that replaced others were counted too: count before anything is deleted. */
         int rc = count_rows(w, i);
-        if (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i) && tables[i].key)
+        if (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i) && tables[i].series)
             rc = thin_samples(w, i);
         if (rc == SQLITE_OK && w->table_rows[i] > most_rows(w, i)) {
             int64_t rows = w->table_rows[i] - most_rows(w, i) / 2;

@@ -129,7 +129,6 @@ SYSTEM_COLUMNS = {
     "run_cpu_ratio": ("/proc/stat", "cpu"),
     "iowait_ratio": ("/proc/stat", "cpu"),
     "steal_ratio": ("/proc/stat", "cpu"),
-    "others_ratio": ("/proc/stat", "cpu"),
     "memory_total": ("/proc/meminfo", "MemTotal"),
     "memory_available": ("/proc/meminfo", "MemAvailable"),
     "swap_used_bytes": ("/proc/meminfo", "SwapTotal"),

@@ -28,6 +28,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "unit/store/query.h"
+
 static struct world {
     char dir[64], socket_path[96], db_path[96];
     int listener;
@@ -72,7 +74,7 @@ static inline int teardown(void **state)
     collector_free(w.collector);
     store_reader_close(w.reader);
     if (w.writer)
-        store_writer_close(w.writer, NULL, NULL);
+        store_writer_close(w.writer, NULL);
     close(w.listener);
     unlink(w.socket_path);
     snprintf(command, sizeof command, "rm -r %s", w.dir);
@@ -190,38 +192,15 @@ static inline void finish(void)
     open_reader();
 }
 
-static inline int take_int(const struct store_row *row, void *context)
-{
-    *(int64_t *)context = store_column_is_null(row, 0) ? -1 : store_column_int(row, 0);
-    return 0;
-}
-
 /* The one number of a query; -1 for NULL or no row. */
 static inline int64_t ask(const char *sql)
 {
-    int64_t value = -1;
-    struct leat_err err = {""};
-    if (store_select(w.reader, sql, NULL, 0, take_int, &value, &err) < 0)
-        fail_msg("%s: %s", sql, err.text);
-    return value;
-}
-
-static char text[512];
-
-static inline int take_text(const struct store_row *row, void *context)
-{
-    const char *value = store_column_text(row, 0);
-    snprintf(text, sizeof text, "%s", value ? value : "NULL");
-    return 0;
+    return query_int(w.reader, sql, -1);
 }
 
 static inline const char *ask_text(const char *sql)
 {
-    struct leat_err err = {""};
-    text[0] = 0;
-    if (store_select(w.reader, sql, NULL, 0, take_text, NULL, &err) < 0)
-        fail_msg("%s: %s", sql, err.text);
-    return text;
+    return query_text(w.reader, sql);
 }
 
 static inline int make_area(size_t bytes, struct rec_area **ret_area)

@@ -79,7 +79,6 @@ static void test_steps(void **state)
     assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'checkpoint'"), 1);
     assert_int_equal(ask("SELECT total_ns FROM span_totals WHERE name = 'checkpoint'"), 50);
     assert_int_equal(ask("SELECT other_ns FROM span_totals WHERE name = 'checkpoint'"), 50);
-    assert_int_equal(ask("SELECT step FROM spans WHERE name = 'checkpoint'"), 101);
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'probes'"), 1);
     assert_int_equal(ask("SELECT count(*) FROM lost WHERE what <> 'probes'"), 0);
 }
@@ -130,7 +129,6 @@ static void test_overflow(void **state)
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'records'"), 37);
     assert_int_equal(ask("SELECT lost_records FROM processes WHERE recorded = 1"), 37);
     assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'tick'"), REC_RING_RECORDS);
-    assert_int_equal(ask("SELECT count(*) FROM spans"), 256); /* the longest */
 }
 
 static void rank_0(void)
@@ -436,9 +434,9 @@ static void test_deaf_python(void **state)
 {
     watch_deaf("train.py");
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
-    ask_text("SELECT why FROM lost WHERE what = 'ranks'");
-    assert_non_null(strstr(text, "was started with another PYTHONPATH: leat saw nothing of it"));
-    assert_non_null(strstr(text, "python3 -c read never train.py"));
+    const char *why = ask_text("SELECT why FROM lost WHERE what = 'ranks'");
+    assert_non_null(strstr(why, "was started with another PYTHONPATH: leat saw nothing of it"));
+    assert_non_null(strstr(why, "python3 -c read never train.py"));
     assert_string_equal(ask_text("SELECT comm FROM processes WHERE recorded = 0"), "python3");
     assert_true(ask("SELECT count(*) FROM proc_samples") >= 1);
     assert_true(ask("SELECT ended_ns FROM processes") > 0);
@@ -463,7 +461,6 @@ static void test_samples(void **state)
     assert_int_equal(ask("SELECT count(*) FROM sys_samples WHERE cpu_ratio < 0 OR cpu_ratio > 1 OR "
                          "run_cpu_ratio > 1"),
                      0);
-    assert_true(ask("SELECT count(*) FROM sys_samples WHERE others_ratio BETWEEN 0 AND 1") >= 1);
     assert_true(ask("SELECT max(rss_bytes) FROM proc_samples") > 0);
     assert_string_equal(ask_text("SELECT typeof(rss_bytes) FROM proc_samples"), "integer");
     assert_true(ask("SELECT value FROM meta WHERE key = 'cpus'") >= 0);

@@ -109,17 +109,17 @@ static void test_missing_signals(void **state)
     uint64_t t = plain_step(1, 1, 100);
     plain_step(1, 1, t);
     finish(1000);
-    assert_int_equal(w.steps[0].known[PHASE_H2D], 0);
-    assert_int_equal(w.steps[0].known[PHASE_SYNC], 0);
-    assert_int_equal(w.steps[0].known[PHASE_INPUT], 1);
-    assert_int_equal(w.steps[0].known[PHASE_OTHER], 1);
+    assert_int_equal(w.steps[0].phase_ns[PHASE_H2D], STORE_NULL);
+    assert_int_equal(w.steps[0].phase_ns[PHASE_SYNC], STORE_NULL);
+    assert_int_not_equal(w.steps[0].phase_ns[PHASE_INPUT], STORE_NULL);
+    assert_int_not_equal(w.steps[0].phase_ns[PHASE_OTHER], STORE_NULL);
     done();
     begin_with(0);
     fold_signals(w.fold, LEAT_SIGNAL_H2D);
     plain_step(1, 1, 100);
     finish(1000);
-    assert_int_equal(w.steps[0].known[PHASE_H2D], 1);
-    assert_int_equal(w.steps[0].known[PHASE_SYNC], 0);
+    assert_int_not_equal(w.steps[0].phase_ns[PHASE_H2D], STORE_NULL);
+    assert_int_equal(w.steps[0].phase_ns[PHASE_SYNC], STORE_NULL);
     done();
 }
 
@@ -246,9 +246,9 @@ static void test_samples_unknown(void **state)
     BACKWARD(170, 180);
     OPT(0, 180, 190);
     finish(200);
-    assert_int_equal(w.steps[0].samples, -1);
+    assert_int_equal(w.steps[0].samples, STORE_NULL);
     assert_int_equal(w.steps[0].micro_steps, 2);
-    assert_int_equal(w.steps[1].samples, -1);
+    assert_int_equal(w.steps[1].samples, STORE_NULL);
     assert_int_equal(w.steps[1].micro_steps, 0);
     done();
 }

@@ -29,6 +29,7 @@
 #include <cmocka.h>
 #include <sqlite3.h>
 
+#include "base/mem.h"
 #include "diagnose/diagnose.h"
 
 #define GOLDEN_TEXT_BYTES (1 << 16)
@@ -61,18 +62,23 @@ static inline void golden_execute(sqlite3 *db, const char *path)
         fail_msg("%s: %s", path, message);
 }
 
+static inline void golden_schema(sqlite3 *db)
+{
+    char *schema = store_schema_sql();
+    assert_int_equal(sqlite3_exec(db, schema, NULL, NULL, NULL), SQLITE_OK);
+    mem_free(schema);
+}
+
 /* Makes the database `db_path` out of the script `name` (without folder). */
 static inline void golden_make(const char *name, const char *db_path)
 {
     char path[1024];
-    const char *source = getenv("LEAT_SOURCE");
     sqlite3 *db = NULL;
     unlink(db_path);
     assert_int_equal(sqlite3_open(db_path, &db), SQLITE_OK);
     /* Only this program reads it: nothing needs to reach a disk. */
     sqlite3_exec(db, "PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY", NULL, NULL, NULL);
-    snprintf(path, sizeof path, "%s/src/store/schema.sql", source ? source : ".");
-    golden_execute(db, path);
+    golden_schema(db);
     sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     const char *const parts[] = {"base.inc", name, "expand.inc"};
     for (int i = 0; i < 3; i++) {

@@ -11,14 +11,11 @@ static char db_path[64];
 /* The database of a script written here. */
 static struct facts *load(const char *sql)
 {
-    char path[1024];
-    const char *source = getenv("LEAT_SOURCE");
     sqlite3 *db = NULL;
     char *message = NULL;
     unlink(db_path);
     assert_int_equal(sqlite3_open(db_path, &db), SQLITE_OK);
-    snprintf(path, sizeof path, "%s/src/store/schema.sql", source ? source : ".");
-    golden_execute(db, path);
+    golden_schema(db);
     if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK)
         fail_msg("%s", message);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);

@@ -13,37 +13,46 @@ static void steps_have_the_documented_limits(void **state)
     assert_int_equal(store_limits_default.fold_steps, 64);
 }
 
-/* `columns` begin with the one that differs from row to row; the others are the rest of the key. */
 static const struct {
-    const char *table, *columns, *types;
+    enum store_table table;
+    const char *column; /* differs from row to row; the others are the same in all */
     int64_t most;
 } documented[] = {
-    {"proc_samples",   "t_ns,pid",                     "ii",    65536 },
-    {"sys_samples",    "t_ns",                         "i",     65536 },
-    {"gpu_samples",    "t_ns,gpu",                     "ii",    65536 },
-    {"memory_samples", "t_ns,rank,device",             "iii",   65536 },
-    {"spans",          "end_ns,start_ns",              "ii",    65536 },
-    {"workers",        "pid",                          "i",     65536 },
-    {"processes",      "pid",                          "i",     8192  },
-    {"loaders",        "pid,loader",                   "ii",    8192  },
-    {"engines",        "pid,loader",                   "ii",    8192  },
-    {"cuda_calls",     "pid,span,class",               "iii",   8192  },
-    {"gpu_clock",      "pid,phase",                    "ii",    8192  },
-    {"cuda_lines",     "pid,file,line,function,class", "iiiii", 8192  },
-    {"input_parts",    "worker,pid,loader,part",       "iiii",  8192  },
-    {"input_hist",     "bin,pid,loader,worker,part",   "iiiii", 131072},
-    {"input_lines",    "id,pid,loader,worker",         "iiii",  32768 },
-    {"lost",           "n,what",                       "ii",    8192  },
+    {STORE_proc_samples,   "t_ns",   65536 },
+    {STORE_sys_samples,    "t_ns",   65536 },
+    {STORE_gpu_samples,    "t_ns",   65536 },
+    {STORE_memory_samples, "t_ns",   65536 },
+    {STORE_workers,        "pid",    65536 },
+    {STORE_processes,      "pid",    8192  },
+    {STORE_loaders,        "pid",    8192  },
+    {STORE_engines,        "pid",    8192  },
+    {STORE_cuda_calls,     "pid",    8192  },
+    {STORE_gpu_clock,      "pid",    8192  },
+    {STORE_cuda_lines,     "pid",    8192  },
+    {STORE_input_parts,    "worker", 8192  },
+    {STORE_input_hist,     "bin",    131072},
+    {STORE_input_lines,    "id",     32768 },
+    {STORE_lost,           "n",      8192  },
 };
 
 static void add(struct store_writer *w, int i, int64_t number)
 {
-    const int64_t one = 1;
-    /* Seconds, so that thinning by time finds something to thin. */
-    int64_t value = number * INT64_C(1000000000);
-    assert_int_equal(store_add(w, documented[i].table, documented[i].columns, documented[i].types,
-                               value, one, one, one, one),
-                     0);
+    union { /* a row of any table is an array of cells (tables.h) */
+        int64_t integer;
+        double real;
+        const char *text;
+    } cells[32] = {{0}};
+    const struct store_table_info *t = &store_tables[documented[i].table];
+    for (int c = 0; c < t->column_count; c++) {
+        if (t->columns[c].type == STORE_TEXT)
+            cells[c].text = "x";
+        else if (t->columns[c].type == STORE_REAL)
+            cells[c].real = 0.5;
+        else /* seconds, so that thinning by time finds something to thin */
+            cells[c].integer =
+                strcmp(t->columns[c].name, documented[i].column) ? 1 : number * INT64_C(1000000000);
+    }
+    assert_int_equal(store_add_row(w, documented[i].table, cells), 0);
 }
 
 static int64_t rows_of(struct store_writer *w, int i)
@@ -51,7 +60,7 @@ static int64_t rows_of(struct store_writer *w, int i)
     struct store_reader *r = NULL;
     struct leat_err err = {""};
     char sql[64];
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", documented[i].table);
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", store_tables[documented[i].table].name);
     assert_int_equal(store_flush(w), 0);
     assert_int_equal(store_reader_of_writer(w, &r, &err), 0);
     int64_t rows = test_int(r, sql);
@@ -68,12 +77,13 @@ static void tables_have_the_documented_limits(void **state)
         for (int64_t number = 1; number <= most; number++)
             add(w, i, number);
         if (rows_of(w, i) != most)
-            fail_msg("%s has no room for %lld rows", documented[i].table, (long long)most);
+            fail_msg("%s has no room for %lld rows", store_tables[documented[i].table].name,
+                     (long long)most);
         add(w, i, most + 1);
         int64_t left = rows_of(w, i);
         if (left > most * 3 / 4 || left < most / 4)
-            fail_msg("%s: of %lld rows %lld were left", documented[i].table, (long long)most + 1,
-                     (long long)left);
+            fail_msg("%s: of %lld rows %lld were left", store_tables[documented[i].table].name,
+                     (long long)most + 1, (long long)left);
         test_close(w);
     }
 }

@@ -3,40 +3,97 @@
 
 #include <math.h>
 
-static int see_row(const struct store_row *row, void *context)
-{
-    (*(int *)context)++;
-    assert_int_equal(store_column_int(row, 0), -5);
-    assert_int_equal(store_column_int(row, 1), INT64_MAX);
-    assert_true(store_column_real(row, 2) == 0.25);
-    assert_string_equal(store_column_text(row, 3), "GPU-\"1\"; DROP TABLE steps");
-    assert_true(store_column_is_null(row, 4));
-    assert_true(isnan(store_column_real(row, 4)));
-    assert_int_equal(store_column_int(row, 4), 0);
-    assert_null(store_column_text(row, 5));
-    assert_true(store_column_is_null(row, 6)); /* NaN is "not measured" */
-    return 0;
-}
-
 static void values_come_back(void **state)
 {
     struct store_writer *w = test_writer(test_path("values.db"));
-    assert_int_equal(store_add(w, "gpu_samples",
-                               "t_ns,memory_used,utilization,gpu,memory_total,throttle,power_w",
-                               "iudsnsd", (int64_t)-5, UINT64_MAX, 0.25,
-                               "GPU-\"1\"; DROP TABLE steps", NULL, NAN),
-                     0);
+    struct gpu_sample_row row = gpu_sample_row_nulls, read = {0};
+    row.t_ns = -5;
+    row.memory_used = INT64_MAX;
+    row.utilization = 0.25;
+    row.gpu = "GPU-\"1\"; DROP TABLE steps";
+    assert_int_equal(store_add_gpu_sample(w, &row), 0);
     test_close(w);
     struct store_reader *r = test_reader(test_path("values.db"));
-    int rows = 0;
-    struct leat_err err;
-    assert_int_equal(store_select(r,
-                                  "SELECT t_ns,memory_used,utilization,gpu,memory_total,throttle,"
-                                  "power_w FROM gpu_samples",
-                                  NULL, 0, see_row, &rows, &err),
-                     0);
-    assert_int_equal(rows, 1);
+    struct store_cursor rows;
+    struct leat_err err = {""};
+    assert_int_equal(store_open_gpu_samples(r, "WHERE t_ns < 0", &rows, &err), 0);
+    assert_int_equal(store_next_gpu_sample(&rows, &read), 1);
+    assert_int_equal(read.t_ns, -5);
+    assert_int_equal(read.memory_used, INT64_MAX);
+    assert_true(read.utilization == 0.25);
+    assert_string_equal(read.gpu, "GPU-\"1\"; DROP TABLE steps");
+    assert_int_equal(read.memory_total, STORE_NULL);
+    assert_null(read.throttle);
+    assert_true(isnan(read.power_w));
+    assert_int_equal(store_next_gpu_sample(&rows, &read), 0);
+    store_cursor_done(&rows);
     store_reader_close(r);
+}
+
+/* Every cell of every table is read back as it was written, and every NULL as NULL. */
+static void every_column_of_every_table(void **state)
+{
+    enum { MOST = 32 };
+    union {
+        int64_t integer;
+        double real;
+        const char *text;
+    } cells[MOST], read[MOST];
+    for (int null = 0; null < 2; null++)
+        for (enum store_table t = 0; t < STORE_TABLES; t++) {
+            const struct store_table_info *info = &store_tables[t];
+            assert_true(info->column_count <= MOST);
+            for (int c = 0; c < info->column_count; c++) {
+                int is_null = null && info->columns[c].null[0];
+                if (info->columns[c].type == STORE_TEXT)
+                    cells[c].text = is_null ? NULL : "text";
+                else if (info->columns[c].type == STORE_REAL)
+                    cells[c].real = is_null ? (double)NAN : c + 0.5;
+                else
+                    cells[c].integer = is_null ? STORE_NULL : c + 1000;
+            }
+            struct store_writer *w = test_writer(test_path("every.db"));
+            assert_int_equal(store_add_row(w, t, cells), 0);
+            test_close(w);
+            struct store_reader *r = test_reader(test_path("every.db"));
+            struct store_cursor rows;
+            struct leat_err err = {""};
+            const char *tail = t == STORE_meta ? "WHERE key = 'text'" : "";
+            assert_int_equal(store_open_rows(r, t, tail, &rows, &err), 0);
+            assert_int_equal(store_next_row(&rows, read), 1);
+            for (int c = 0; c < info->column_count; c++) {
+                if (info->columns[c].type == STORE_TEXT && cells[c].text)
+                    assert_string_equal(read[c].text, cells[c].text);
+                else if (info->columns[c].type == STORE_REAL)
+                    assert_true(isnan(cells[c].real) ? isnan(read[c].real)
+                                                     : read[c].real == cells[c].real);
+                else
+                    assert_int_equal(read[c].integer, cells[c].integer);
+            }
+            assert_int_equal(store_next_row(&rows, read), 0);
+            store_cursor_done(&rows);
+            store_reader_close(r);
+        }
+}
+
+/* A column that is never NULL refuses it. */
+static void null_is_refused_where_it_means_nothing(void **state)
+{
+    struct store_writer *w = test_writer(test_path("notnull.db"));
+    for (enum store_table t = 0; t < STORE_TABLES; t++)
+        for (int c = 0; c < store_tables[t].column_count; c++) {
+            struct store_reader *r;
+            char sql[256];
+            const struct store_column *column = &store_tables[t].columns[c];
+            snprintf(sql, sizeof sql,
+                     "SELECT \"notnull\" FROM pragma_table_info('%s') WHERE name='%s'",
+                     store_tables[t].name, column->name);
+            assert_int_equal(store_reader_of_writer(w, &r, NULL), 0);
+            if (test_int(r, sql) != (column->null[0] == 0))
+                fail_msg("%s.%s", store_tables[t].name, column->name);
+            store_reader_close(r);
+        }
+    test_close(w);
 }
 
 static void steps_come_back(void **state)
@@ -64,7 +121,7 @@ static void a_key_is_replaced(void **state)
     assert_int_equal(store_set_meta(w, "ended", "killed"), 0);
     assert_int_equal(store_set_metaf(w, "ended", "%s %d", "failed", 3), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(store_add(w, "processes", "pid,role", "is", (int64_t)7, "main"), 0);
+        assert_int_equal(store_add_process(w, &(struct process_row){.pid = 7, .role = "main"}), 0);
     test_close(w);
     struct store_reader *r = test_reader(test_path("key.db"));
     assert_int_equal(test_int(r, "SELECT count(*) FROM meta WHERE key='ended' AND "
@@ -77,19 +134,19 @@ static void a_key_is_replaced(void **state)
 static void mistakes_are_refused(void **state)
 {
     struct store_writer *w = test_writer(test_path("mistakes.db"));
-    assert_int_equal(store_add(w, "nosuch", "a", "i", (int64_t)1), -EINVAL);
-    assert_int_equal(store_add(w, "lost", "what,nosuch", "si", "x", (int64_t)1), -EINVAL);
-    assert_int_equal(store_add(w, "lost", "what,n,why", "si", "x", (int64_t)1), -EINVAL);
-    struct step_row row = test_step(0, 1);
-    row.rank = -1;
+    struct step_row row = test_step(-1, 1);
+    assert_int_equal(row.id, -1);
     assert_int_equal(store_add_step(w, &row), -EINVAL);
-    row = test_step(0, -1);
+    assert_int_equal(store_step_id(0, -1), -1);
+    assert_int_equal(store_step_id(1 << 22, 0), -1);
+    assert_int_equal(store_step_id(0, INT64_C(1) << 40), -1);
+    /* A row that breaks a constraint is refused alone; its neighbours are kept. */
+    assert_int_equal(store_add_lost(w, &(struct lost_row){.what = "a", .n = 1}), 0);
+    row = test_step(0, 1);
+    row.wall_ns = STORE_NULL;
     assert_int_equal(store_add_step(w, &row), -EINVAL);
-    /* A row that breaks a constraint is refused alone; its neighbours are kept, and it is told. */
-    assert_int_equal(store_add(w, "lost", "what,n", "si", "a", (int64_t)1), 0);
-    assert_int_equal(store_add(w, "steps", "id", "i", (int64_t)1), 0);
-    assert_int_equal(store_add(w, "lost", "what,n", "si", "b", (int64_t)1), 0);
-    assert_int_equal(store_flush(w), -EINVAL);
+    assert_int_equal(store_add_lost(w, &(struct lost_row){.what = "b", .n = 1}), 0);
+    assert_int_equal(store_flush(w), 0);
     test_close(w);
     struct store_reader *r = test_reader(test_path("mistakes.db"));
     assert_int_equal(test_int(r, "SELECT count(*) FROM lost WHERE what IN ('a','b')"), 2);
@@ -107,14 +164,15 @@ static void long_texts_are_cut_between_characters(void **state)
     memmove(text + 1, text, sizeof text - 1);
     text[sizeof text - 1] = '\0';
     struct store_writer *w = test_writer(test_path("long.db"));
-    assert_int_equal(store_add(w, "processes", "pid,command", "is", (int64_t)1, text), 0);
+    struct process_row row = {.pid = 1, .role = "other", .command = text};
+    assert_int_equal(store_add_process(w, &row), 0);
     test_close(w);
     struct store_reader *r = test_reader(test_path("long.db"));
     assert_int_equal(test_int(r, "SELECT length(CAST(command AS BLOB)) FROM processes"), 1023);
     store_reader_close(r);
 }
 
-static void parameters_and_early_end(void **state)
+static void a_reader_of_the_writer(void **state)
 {
     struct store_writer *w = test_writer(test_path("parameters.db"));
     test_add_steps(w, 0, 0, 50);
@@ -122,14 +180,11 @@ static void parameters_and_early_end(void **state)
     struct store_reader *r;
     struct leat_err err = {""};
     assert_int_equal(store_reader_of_writer(w, &r, &err), 0);
-    int64_t params[] = {10, 20}, value = -1;
-    assert_int_equal(store_select(r, "SELECT count(*) FROM steps WHERE id>=?1 AND id<?2", params, 2,
-                                  test_take_int, &value, &err),
-                     0);
-    assert_int_equal(value, 10);
-    assert_true(store_select(r, "SELECT nosuch FROM steps", NULL, 0, test_take_int, &value, &err) <
-                0);
+    assert_int_equal(test_int(r, "SELECT count(*) FROM steps WHERE id>=10 AND id<20"), 10);
+    struct store_cursor rows;
+    assert_true(store_open_steps(r, "WHERE nosuch = 1", &rows, &err) < 0);
     assert_non_null(strstr(err.text, "nosuch"));
+    store_cursor_done(&rows);
     store_reader_close(r);
     test_add_steps(w, 0, 50, 60);
     test_close(w);
@@ -192,12 +247,9 @@ static void reading_changes_nothing(void **state)
     assert_int_equal(stat(path, &before), 0);
     uint64_t sum = checksum(path);
     struct store_reader *r = test_reader(path);
-    int64_t value;
-    struct leat_err err = {""};
     assert_int_equal(test_int(r, "SELECT count(*) FROM steps"), 500);
-    assert_true(store_select(r, "DELETE FROM steps", NULL, 0, test_take_int, &value, &err) < 0);
-    assert_true(store_select(r, "INSERT INTO meta VALUES('a','b')", NULL, 0, test_take_int, &value,
-                             &err) < 0);
+    assert_int_not_equal(sql_exec(r->db, "DELETE FROM steps"), SQLITE_OK);
+    assert_int_not_equal(sql_exec(r->db, "INSERT INTO meta VALUES('a','b')"), SQLITE_OK);
     store_reader_close(r);
     assert_int_equal(stat(path, &after), 0);
     assert_true(sum == checksum(path));
@@ -205,25 +257,23 @@ static void reading_changes_nothing(void **state)
     assert_memory_equal(&before.st_ctim, &after.st_ctim, sizeof after.st_ctim);
 }
 
-static int stop_early(const struct store_row *row, void *context)
-{
-    return ++*(int *)context == 3 ? -ECANCELED : 0;
-}
-
-static void a_callback_may_stop(void **state)
+static void a_cursor_may_end_early(void **state)
 {
     struct store_writer *w = test_writer(test_path("stop.db"));
     test_add_steps(w, 0, 0, 10);
     test_close(w);
     struct store_reader *r = test_reader(test_path("stop.db"));
-    int rows = 0;
+    struct store_cursor rows;
+    struct step_row row;
     struct leat_err err = {""};
-    assert_int_equal(store_select(r, "SELECT id FROM steps", NULL, 0, stop_early, &rows, &err),
-                     -ECANCELED);
-    assert_int_equal(rows, 3);
+    assert_int_equal(store_open_steps(r, "ORDER BY id", &rows, &err), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(store_next_step(&rows, &row), 1);
+    assert_int_equal(row.id, 2);
+    store_cursor_done(&rows);
     store_reader_close(r);
     store_reader_close(NULL);
-    assert_int_equal(store_writer_close(NULL, NULL, NULL), 0);
+    assert_int_equal(store_writer_close(NULL, NULL), 0);
 }
 
 static void phases_have_the_names_of_the_columns(void **state)
@@ -245,15 +295,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_back),
+        cmocka_unit_test(every_column_of_every_table),
+        cmocka_unit_test(null_is_refused_where_it_means_nothing),
         cmocka_unit_test(steps_come_back),
         cmocka_unit_test(a_key_is_replaced),
         cmocka_unit_test(mistakes_are_refused),
         cmocka_unit_test(long_texts_are_cut_between_characters),
-        cmocka_unit_test(parameters_and_early_end),
+        cmocka_unit_test(a_reader_of_the_writer),
         cmocka_unit_test(drop_takes_steps_back),
         cmocka_unit_test(never_overwrites),
         cmocka_unit_test(reading_changes_nothing),
-        cmocka_unit_test(a_callback_may_stop),
+        cmocka_unit_test(a_cursor_may_end_early),
         cmocka_unit_test(phases_have_the_names_of_the_columns),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
