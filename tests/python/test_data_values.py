@@ -371,7 +371,7 @@ def test_files_refused(tmp_path):
     (tmp_path / "a").write_text("1")
     with pytest.raises(ValueError, match="2 labels are given for 1 files"):
         leat.data.Files(tmp_path, labels=[1, 2])
-    with pytest.raises(ValueError, match="counts the folders"):
+    with pytest.raises(ValueError, match="needs a folder"):
         leat.data.Files([tmp_path / "a"], labels=True)
     with pytest.raises(ValueError):
         leat.data.Files([])

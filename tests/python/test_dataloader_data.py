@@ -14,7 +14,6 @@ import numpy
 import pytest
 import torch
 from conftest import ROOT
-from leat.data.arrays import tensor_of_row
 from loader_kit import (
     Rows,
     Stream,
@@ -124,8 +123,11 @@ def tensors_of(tmp_path):
     numpy.arange(1000, dtype=numpy.uint16).tofile(tmp_path / "t16.bin")
     numpy.arange(1000, dtype=numpy.int32).tofile(tmp_path / "t32.bin")
     numpy.savez(tmp_path / "both.npz", x=x.numpy(), y=y, z=numpy.asfortranarray(x.numpy()))
-    kinds = [("id", "i8"), ("ok", "?"), ("box", "f4", (2, 2)), ("rgb", "u1", 3)]
+    inner = [("a", ">i2"), ("b", ">c8", 2)]
+    kinds = [("id", "i8"), ("ok", "?"), ("box", "f4", (2, 2)), ("rgb", "u1", 3), ("in", inner, 2)]
     structured = numpy.zeros((23,), kinds)
+    structured["in"]["a"] = y[:, None]
+    structured["in"]["b"][:, 1, 1] = y - 2j
     structured["id"] = y
     structured["box"] = numpy.arange(92).reshape(23, 2, 2)
     structured["rgb"][:, 1] = y
@@ -212,14 +214,21 @@ def test_datasets_that_cannot_be(tmp_path):
         leat_data.Tensors(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="no rows"):
         leat_data.Tensors(torch.tensor(1))
-    with pytest.raises(TypeError, match="nothing"):
+    with pytest.raises(TypeError, match="no field is given"):
         leat_data.Tensors()
     with pytest.raises(TypeError, match="by position"):
         leat_data.Tensors(torch.ones(3), x=torch.ones(3))
     with pytest.raises(FileNotFoundError):
         leat_data.Npy(tmp_path / "absent.npy")
+    numpy.save(tmp_path / "text.npy", numpy.array(["a", "b"]))
+    with pytest.raises(ValueError, match="text.npy has the type .*U1.*, which torch does not have"):
+        leat_data.Npy(tmp_path / "text.npy")
+    numpy.save(tmp_path / "two.npy", numpy.zeros(2))
+    numpy.save(tmp_path / "three.npy", numpy.zeros(3))
+    with pytest.raises(ValueError, match='three.npy|"three"'):
+        leat_data.Npy(tmp_path / "two.npy", tmp_path / "three.npy")
     (tmp_path / "odd.bin").write_bytes(b"abc")
-    with pytest.raises(ValueError, match="whole number"):
+    with pytest.raises(ValueError, match="not a multiple"):
         leat_data.Tokens(tmp_path / "odd.bin", 1)
     with pytest.raises(ValueError, match="dtype"):
         leat_data.Tokens(tmp_path / "odd.bin", 1, dtype="float32")
@@ -267,6 +276,14 @@ def changed(raw, places, seed, count=200):
             at = dice.choice(places)
             data[at] = dice.choice((0, 32, 48, 50, 57, data[at] ^ (1 << dice.randrange(8)), 255))
         yield bytes(data)
+
+
+def tensor_of_row(row):
+    """As torch wants it: in the machine's byte order; a dict of a structured row."""
+    if row.dtype.names:
+        return {name: tensor_of_row(row[name]) for name in row.dtype.names}
+    row = numpy.asarray(row)
+    return torch.from_numpy(numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C"))
 
 
 class Truth(Dataset):
@@ -379,9 +396,10 @@ def test_an_npz_that_lies_about_its_members(tmp_path):
     put((entries[0] + 20, longer))  # into the next one
     with pytest.raises(ValueError, match="not as long"):
         leat_data.Npy(path)
-    put((raw.index(b"(23, 2)"), b"(29, 2)"))
-    with pytest.raises(ValueError, match="not as long"):
-        leat_data.Npy(path)
+    for shape, error in ((b"(29, 2)", "cut short"), (b"(19, 2)", "not as long")):
+        put((raw.index(b"(23, 2)"), shape))
+        with pytest.raises(ValueError, match=error):
+            leat_data.Npy(path)
     put((inside[1].stop - 8, b"\x07"))
     dataset = leat_data.Npy(path)
     with pytest.raises(ValueError, match=r"lies.npz: y.npy is damaged"):

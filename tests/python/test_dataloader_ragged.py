@@ -105,7 +105,7 @@ def test_ragged_that_cannot_be():
         leat_data.Ragged([torch.tensor(1)])
     with pytest.raises(ValueError, match="no samples"):
         leat_data.Ragged([])
-    with pytest.raises(TypeError, match="nothing"):
+    with pytest.raises(TypeError, match="no field is given"):
         leat_data.Ragged()
     with pytest.raises(TypeError, match="as a list"):
         leat_data.Ragged(tuple(some))
@@ -351,7 +351,7 @@ def test_packed_that_cannot_be(corpus):
         leat_data.Ragged(documents, torch.ones(5)),
         leat_data.Ragged([torch.ones(3, dtype=torch.bool)]),
     ):
-        with pytest.raises(TypeError, match="whole numbers in one dimension"):
+        with pytest.raises(TypeError, match="integers in one dimension"):
             leat_data.Packed(wrong, 4)
     with pytest.raises(ValueError, match="at least one item"):
         leat_data.Packed(leat_data.Documents(path), 0)

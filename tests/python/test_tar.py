@@ -222,7 +222,7 @@ def test_fields_that_are_mistakes(tmp_path):
     ):
         with pytest.raises((ValueError, OSError), match=error):
             leat_data.Tar(path, fields)
-    with pytest.raises(ValueError, match="missing is"):
+    with pytest.raises(ValueError, match="missing must be"):
         leat_data.Tar(path, missing="ignore")
 
 

@@ -1,6 +1,6 @@
-"""leat.data.Tensors, Npy and Tokens: samples of one shape that lie in memory or in mapped files."""
+"""leat.data.Tensors, Npy and Tokens: samples of one shape, in memory or in mapped files."""
 
-import math
+import ast
 import operator
 import os
 import struct
@@ -9,122 +9,119 @@ import zipfile
 import numpy
 import torch
 from torch.utils.data import Dataset
+from torch.utils.dlpack import from_dlpack
 
 from leat import _engine
-from leat.data.structured import Structured, as_tensor, one_index, structure_of
-from leat.loader.engine_spec import (
-    NAMES,
-    EngineSpec,
-    describe_rows,
-    single_field,
-    spec_of_tensors,
+from leat.data.structured import (
+    SourceDataset,
+    Structured,
+    as_tensor,
+    check_index,
+    structure_of,
 )
+from leat.loader.engine_spec import NAMES, EngineSpec, single_field, spec_of_tensors
 
 
 class Tensors(Structured):
-    """Tensors or arrays in memory, a sample being one row of each.
+    """Tensors or arrays in memory; a sample is one row of each.
 
     Tensors(x)             a sample is a tensor
-    Tensors(x, y)          a sample is (x[i], y[i]), a batch a list of two tensors
+    Tensors(x, y)          a sample is (x[i], y[i]), a batch is a list of two tensors
     Tensors(image=x, label=y), Tensors({"image": x, "label": y})   dicts of tensors
     """
 
     def __init__(self, *arrays, **named):
-        self._take_leaves(structure_of(arrays, named), as_tensor)
-        if not self.leaves:
-            raise ValueError("there is nothing to read")
-        for leaf in self.leaves:
-            if leaf.dim() == 0:
+        self._set_fields(structure_of(arrays, named), as_tensor)
+        if not self.fields:
+            raise ValueError("no tensor is given")
+        for tensor in self.fields:
+            if tensor.dim() == 0:
                 raise ValueError("a tensor without dimensions has no rows")
-        lengths = {leaf.shape[0] for leaf in self.leaves}
+        lengths = {tensor.shape[0] for tensor in self.fields}
         if len(lengths) > 1:
             raise ValueError(f"the tensors have different lengths: {sorted(lengths)}")
 
     def __len__(self):
-        return self.leaves[0].shape[0]
+        return self.fields[0].shape[0]
 
     def engine_spec(self):
-        return spec_of_tensors(self.leaves, self.build_batch, "Tensors")
+        return spec_of_tensors(self.fields, self.build_batch, "Tensors")
 
 
-class Npy(Structured):
-    """.npy files, memory-mapped, a sample being one row of each.
+class Npy(SourceDataset, Structured):
+    """.npy files, memory-mapped; a sample is one row of each.
 
     Npy("x.npy"), Npy("x.npy", "y.npy") and Npy(image="x.npy", label="y.npy") give samples as
-    Tensors does; Npy("data.npz") gives a dict with the arrays in it, which must not be compressed.
-    An array of a structured type gives a dict of its fields.
+    Tensors does. Npy("data.npz") gives a dict of the arrays in it, which must not be compressed. An
+    array of a structured type gives a dict of its fields.
 
-    The checksums of a .npz are looked at by check() alone: that reads all of it.
+    Only check() verifies the checksums of a .npz, because that reads all of it.
     """
 
     def __init__(self, *paths, **named):
         structure = structure_of(paths, named)
         if isinstance(structure, (str, os.PathLike)) and os.fspath(structure).endswith(".npz"):
-            structure = _npz_parts(os.fspath(structure))
-        self._take_leaves(structure, _npy_part)
+            structure = _npz_members(os.fspath(structure))
+        self._set_fields(structure, _npy_file)
         self._open()
-        lengths = {array.shape[0] for array in self._arrays}
-        if len(lengths) > 1:
-            raise ValueError(f"the files have different lengths: {sorted(lengths)}")
 
     def _open(self):
-        self._arrays = [_mapped(*part) for part in self.leaves]
+        parts = tuple((os.fsencode(path), offset, size) for path, offset, size in self.fields)
+        self._source = _engine.source_npy(parts)
+        self._structured = []  # of each field: its numpy type, if that is structured
+        for (path, _, _), (_, dtype, _, descr, _) in zip(self.fields, self._source.fields):
+            structured = _structured_type(descr) if dtype == "raw" else None
+            if dtype not in NAMES and structured is None:
+                raise ValueError(f"{path} has the type {descr or dtype}, which torch does not have")
+            self._structured.append(structured)
 
-    def __len__(self):
-        return self._arrays[0].shape[0]
+    def _samples(self, fields):
+        fields = [from_dlpack(field) for field in fields]
+        count = len(fields[0])
+        fields = self._unpacked(fields)
+        return [self.build([_row(field, i) for field in fields]) for i in range(count)]
 
-    def __getitem__(self, index):
-        index = one_index(index, len(self))
-        return self.build([tensor_of_row(array[index]) for array in self._arrays])
+    def build_batch(self, fields):
+        return super().build_batch(self._unpacked(fields))
 
-    def build_batch(self, leaves):
-        batch = [
-            _of_raw(leaf, array.dtype) if array.dtype.names else leaf
-            for leaf, array in zip(leaves, self._arrays)
+    def _unpacked(self, fields):
+        """Structured items, which the engine hands over as bytes, as dicts of tensors."""
+        return [
+            field if dtype is None else _fields_of_items(field, dtype)
+            for field, dtype in zip(fields, self._structured)
         ]
-        return super().build_batch(batch)
 
     def check(self):
-        """Compares what lies in a .npz with the checksums it has; ValueError where one differs. A
-        .npy has none."""
-        for path in {path for path, _, size in self.leaves if size >= 0}:
+        """Reads a .npz and compares it with its checksums; ValueError where one differs. A .npy has
+        no checksum."""
+        for path in {path for path, _, size in self.fields if size >= 0}:
             with zipfile.ZipFile(path) as archive:
                 damaged = archive.testzip()
             if damaged is not None:
-                raise ValueError(f"{path}: {damaged} is damaged: its checksum is another")
+                raise ValueError(f"{path}: {damaged} is damaged: its checksum does not match")
 
     def engine_spec(self):
-        arrays = self._arrays
-        for (path, _, _), array in zip(self.leaves, arrays):
-            dtype = array.dtype
-            kinds = (
-                [dtype] if not dtype.names else [dtype.fields[name][0].base for name in dtype.names]
-            )
-            # The engine turns the bytes of plain items; those inside of structured ones are as they are.
-            if any(k.name not in NAMES or (dtype.names and not k.isnative) for k in kinds):
-                return f"{path} has the type {dtype}"
-            if array.size == 0:
-                return f"{path} is empty"
-        parts = tuple((os.fsencode(path), offset, size) for path, offset, size in self.leaves)
-        text = f"Npy, mapped: {describe_rows(arrays)}, {len(self)} samples"
-        key = ("npy", parts, id(arrays))
-        return EngineSpec(key, lambda: _engine.source_npy(parts), self.build_batch, text)
-
-    def __getstate__(self):  # a map is not pickled with its contents
-        return {key: value for key, value in self.__dict__.items() if key != "_arrays"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._open()
+        source = self._source
+        if not len(self):
+            return f"{self.fields[0][0]} is empty"
+        shown = ", ".join(_describe(field) for field in source.fields[:4])
+        more = f" and {len(source.fields) - 4} more" if len(source.fields) > 4 else ""
+        text = f"Npy, mapped: {shown}{more}, {len(self)} samples"
+        return EngineSpec(("npy", id(source)), lambda: source, self.build_batch, text)
 
 
-def _npy_part(path):
-    """(path, where in the file the .npy begins, its bytes); -1: to the end."""
+def _npy_file(path):
+    """(path, offset of the .npy in the file, its bytes); -1: to the end."""
     return path if isinstance(path, tuple) else (os.fspath(path), 0, -1)
 
 
-# What zipfile raises of archives that are none.
-_DAMAGE = (
+def _describe(field):
+    _, dtype, _, _, shape = field
+    return f"{'struct' if dtype == 'raw' else dtype}[{'x'.join(map(str, shape))}]"
+
+
+# What zipfile raises for damaged archives.
+_ZIP_ERRORS = (
     zipfile.BadZipFile,
     NotImplementedError,
     RuntimeError,
@@ -135,117 +132,99 @@ _DAMAGE = (
 )
 
 
-def _npz_parts(path):
-    """Where each member of the archive lies. Two places tell it, the directory at the end and the
-    header before the member: where they do not agree, nothing is read."""
-    parts = {}
+def _npz_members(path):
+    """{name: (path, offset, bytes)} of the arrays in a .npz. The archive's directory and the header
+    before each member must agree."""
+    members = {}
     try:
         with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
-            members = archive.infolist()
-            starts = [*sorted(member.header_offset for member in members), archive.start_dir]
+            entries = archive.infolist()
+            starts = [*sorted(entry.header_offset for entry in entries), archive.start_dir]
             ends = dict(zip(starts, starts[1:]))
-            for member in members:
-                name = member.filename
+            for entry in entries:
+                name = entry.filename
                 name = name[:-4] if name.endswith(".npy") else name
-                if name in parts:
-                    raise ValueError(f"{path}: {name} is there twice")
-                start = _start_of(path, archive, file, member, ends[member.header_offset])
-                parts[name] = path, start, member.file_size
-    except _DAMAGE as error:
+                if name in members:
+                    raise ValueError(f"{path}: {name} occurs twice")
+                start = _data_offset(path, archive, file, entry, ends[entry.header_offset])
+                members[name] = path, start, entry.file_size
+    except _ZIP_ERRORS as error:
         if getattr(error, "filename", None) is not None:  # it cannot be opened
             raise
         raise ValueError(f"{path} is damaged: {error}") from error
-    if not parts:
+    if not members:
         raise ValueError(f"{path} has no arrays in it")
-    return parts
+    return members
 
 
-def _start_of(path, archive, file, member, end):
-    """Where the bytes of a member begin."""
-    if member.compress_type != zipfile.ZIP_STORED:
+def _data_offset(path, archive, file, entry, end):
+    if entry.compress_type != zipfile.ZIP_STORED:
         raise ValueError(
-            f"{path}: {member.filename} is compressed and cannot be mapped; numpy.savez() writes "
-            "it so that it can"
+            f"{path}: {entry.filename} is compressed and cannot be mapped: write the file with "
+            "numpy.savez(), not numpy.savez_compressed()"
         )
-    archive.open(member).close()  # the header is one, and of this member
-    # The name and what follows it are as long as that header says, which the directory may know
-    # otherwise.
-    file.seek(member.header_offset + 26)
-    start = member.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
-    if member.compress_size != member.file_size or start + member.file_size > end:
-        raise ValueError(f"{path}: {member.filename} is not as long as the archive says")
+    archive.open(entry).close()  # checks the member's header
+    # The header's name and extra field may be longer than the directory says.
+    file.seek(entry.header_offset + 26)
+    start = entry.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
+    if entry.compress_size != entry.file_size or start + entry.file_size > end:
+        raise ValueError(f"{path}: {entry.filename} is not as long as the archive says")
     return start
 
 
-_HEADERS = {
-    (1, 0): numpy.lib.format.read_array_header_1_0,
-    (2, 0): numpy.lib.format.read_array_header_2_0,
-}
+# ---- Structured types.
 
 
-def _mapped(path, offset, size):
-    try:
-        array = _map_all(path) if size < 0 else _map_part(path, offset, size)
-    except OSError:
-        raise
-    except Exception as error:  # whatever numpy's readers of a header stumble over
-        raise ValueError(f"{path}: {error}") from error
-    if array.ndim == 0:
-        raise ValueError(f"{path}: an array without dimensions has no rows")
-    return array
+def _structured_type(descr):
+    """numpy's structured type, or None if torch lacks the type of one of its fields."""
+    dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(descr))
+    return dtype if dtype.names and _torch_has_fields(dtype) else None
 
 
-def _map_all(path):
-    array = numpy.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, numpy.ndarray):
-        raise ValueError("it is not a .npy file")
-    return array
+def _torch_has_fields(dtype):
+    bases = [dtype.fields[name][0].base for name in dtype.names]
+    return all(_torch_has_fields(b) if b.names else b.name in NAMES for b in bases)
 
 
-def _map_part(path, offset, size):
-    with open(path, "rb") as file:
-        file.seek(offset)
-        version = numpy.lib.format.read_magic(file)
-        if version not in _HEADERS:
-            raise ValueError(f"a .npy of version {version} cannot be mapped")
-        shape, fortran, dtype = _HEADERS[version](file)
-        start = file.tell()
-    if dtype.hasobject:
-        raise ValueError("Python objects cannot be mapped")
-    if start - offset + math.prod(shape) * dtype.itemsize != size:
-        raise ValueError("an array is not as long as the archive says")
-    return numpy.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
-
-
-def tensor_of_row(row):
-    """A tensor with a copy of a row, in the byte order of the machine, which torch wants; a dict of
-    them for a structured one."""
-    if row.dtype.names:
-        return {name: tensor_of_row(row[name]) for name in row.dtype.names}
-    row = numpy.asarray(row)
-    return torch.from_numpy(numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C"))
-
-
-def _of_raw(rows, dtype):
-    """The fields of structured items, given as their bytes in the last dimension."""
+def _fields_of_items(items, dtype):
+    """A dict of tensors; the last dimension of `items` holds the bytes of an item."""
     fields = {}
     for name in dtype.names:
         kind, offset = dtype.fields[name][:2]
-        part = rows[..., offset : offset + kind.itemsize].contiguous()
-        part = part.view(getattr(torch, kind.base.name))
-        fields[name] = part.reshape(*rows.shape[:-1], *kind.shape)
+        part = items[..., offset : offset + kind.itemsize]
+        part = part.reshape(*items.shape[:-1], *kind.shape, kind.base.itemsize)
+        parse = _fields_of_items if kind.base.names else _numbers_of_items
+        fields[name] = parse(part, kind.base)
     return fields
+
+
+def _numbers_of_items(items, dtype):
+    if not dtype.isnative:
+        numbers = 2 if dtype.kind == "c" else 1
+        items = items.unflatten(-1, (numbers, -1)).flip(-1).flatten(-2)
+    # A copy: a view of another type must begin at a multiple of its size.
+    return (
+        items.clone(memory_format=torch.contiguous_format)
+        .view(getattr(torch, dtype.name))
+        .squeeze(-1)
+    )
+
+
+def _row(field, i):
+    if isinstance(field, dict):
+        return {name: _row(part, i) for name, part in field.items()}
+    return field[i]
 
 
 class Tokens(Dataset):
     """Slices of one length of a flat file of tokens, as int64 tensors.
 
-    Tokens("train.bin", seq_length=2048)    uint16 without a header, as most write it
-    stride    from the start of a slice to that of the next; None: the length, no overlap. For
-              targets shifted by one take seq_length=2049 and stride=2048
+    Tokens("train.bin", seq_length=2048)    uint16 without a header, the usual format
+    stride    tokens from the start of a slice to that of the next; None: seq_length, no overlap. For
+              targets shifted by one: seq_length=2049 and stride=2048
     dtype     'uint16', 'uint32', 'int32' or another type of integer
     offset    bytes before the first token
-    index     Megatron's .idx beside the file, which knows the type; then dtype and offset rest
+    index     Megatron's .idx of the file; it has the type, so that dtype and offset are ignored
     """
 
     TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
@@ -258,9 +237,9 @@ class Tokens(Dataset):
         self.index = None if index is None else os.fspath(index)
         self.dtype = str(numpy.dtype(dtype))
         if self.dtype not in self.TYPES:
-            raise ValueError(f"dtype is one of {', '.join(self.TYPES)}; got {dtype!r}")
+            raise ValueError(f"dtype must be one of {', '.join(self.TYPES)}; got {dtype!r}")
         if self.seq_length < 1 or self.stride < 1 or self.offset < 0:
-            raise ValueError("seq_length and stride are at least 1, offset at least 0")
+            raise ValueError("seq_length and stride must be at least 1, offset at least 0")
         self._open()
 
     def _open(self):
@@ -272,7 +251,10 @@ class Tokens(Dataset):
         size = os.path.getsize(self.path) - self.offset
         if count is None:
             if size < 0 or size % dtype.itemsize:
-                raise ValueError(f"{self.path}: {size} bytes are no whole number of {self.dtype}")
+                raise ValueError(
+                    f"{self.path}: {size} bytes are not a multiple of the size of {self.dtype}: "
+                    "the file is cut short, or dtype is wrong"
+                )
             count = size // dtype.itemsize
         elif count * dtype.itemsize > size:
             raise ValueError(f"{self.path} has {size} bytes, fewer than its index says")
@@ -285,7 +267,7 @@ class Tokens(Dataset):
         return max((len(self._tokens) - self.seq_length) // self.stride + 1, 0)
 
     def __getitem__(self, index):
-        start = one_index(index, len(self)) * self.stride
+        start = check_index(index, len(self)) * self.stride
         return torch.from_numpy(self._tokens[start : start + self.seq_length].astype(numpy.int64))
 
     def __getitems__(self, indices):
@@ -293,7 +275,7 @@ class Tokens(Dataset):
 
     def engine_spec(self):
         if not len(self):
-            return "there is not one whole slice in the file"
+            return f"{self.path} has fewer than {self.seq_length} tokens"
         dtype = getattr(_engine, "DTYPE_" + self.dtype)
         index = None if self.index is None else os.fsencode(self.index)
         path = os.fsencode(self.path)
@@ -316,15 +298,15 @@ def _read_index(path):
     with open(path, "rb") as file:
         raw = file.read()
     if len(raw) < 34 or raw[:9] != b"MMIDIDX\0\0":
-        raise ValueError(f"{path} is not an index of Megatron's")
+        raise ValueError(f"{path} is not a Megatron index")
     version, code, sequences = struct.unpack_from("<QBQ", raw, 9)
     if version != 1 or code not in types or sequences > (len(raw) - 34) // 12:
-        raise ValueError(f"{path} is damaged, or of another version")
+        raise ValueError(f"{path} is damaged or has an unknown version")
     lengths = numpy.frombuffer(raw, "<i4", sequences, 34).astype(numpy.int64)
     starts = numpy.frombuffer(raw, "<i8", sequences, 34 + 4 * sequences)
     ends = numpy.cumsum(lengths)
     if (lengths < 0).any() or (
         starts != (ends - lengths) * numpy.dtype(types[code]).itemsize
     ).any():
-        raise ValueError(f"{path}: the sequences do not follow each other")
+        raise ValueError(f"{path}: its sequences do not follow each other")
     return types[code], int(ends[-1]) if sequences else 0

@@ -65,9 +65,9 @@ class Hdf5(Values):
             if not isinstance(dataset, str):
                 raise TypeError(f"a dataset is given by its name; got {dataset!r}")
         self.values = [Rows() for _ in self.datasets]
-        self._reopen()
+        self._open()
 
-    def _open(self):
+    def _make_source(self):
         h5py = _h5py()
         path = os.fsdecode(self.path)
         fields = self.kind if isinstance(self.kind, tuple) else self.datasets

@@ -34,9 +34,9 @@ class Lmdb(Values):
         if keys:
             self.values.insert(0, Value("bytes" if keys is True else keys))
             self.kind = tuple
-        self._reopen()
+        self._open()
 
-    def _open(self):
+    def _make_source(self):
         key = self.values[0].codec if self.kind else None
         path = os.fsencode(self.path)
         return _engine.source_lmdb(path, self.db, self.values[-1].codec, key, self.skip)

@@ -1,43 +1,42 @@
 """leat.data.Ragged, Documents and Packed: samples of different length, and rows made of them.
 
-Ragged       in memory, as a list of tensors or as all their rows and where each sample begins
-Documents    of a file of tokens with Megatron's index
-Packed       the documents of one of them, joined and cut into rows of one length
+Ragged       samples in memory: a list of tensors, or all rows and where each sample begins
+Documents    documents of a token file with a Megatron index
+Packed       samples of one of these, joined and cut into rows of one length
 """
 
 import operator
 import os
 
 import torch
-from torch.utils.data import Dataset
 from torch.utils.dlpack import from_dlpack
 
 from leat import _engine
-from leat.data.structured import Structured, as_tensor, one_index, structure_of
+from leat.data.structured import SourceDataset, Structured, as_tensor, structure_of
 from leat.loader.engine_spec import DTYPES, EngineSpec, single_field, why_not_plain
 
 
 class Ragged(Structured):
     """Tensors or arrays of different length in memory.
 
-    Ragged([a, b, c])            a sample is one of the tensors, which agree in all dimensions but
-                                 the first; they are joined once
+    Ragged([a, b, c])            a sample is one of the tensors, which may differ in their first
+                                 dimension only; they are joined once
     Ragged((values, offsets))    sample i is values[offsets[i] : offsets[i + 1]]
-    Ragged(texts, labels), Ragged(text=texts, label=labels)   tuples (a namedtuple of them too) and
-                                 dicts; a tensor or an array among them has a row of one size for
-                                 each sample
+    Ragged(texts, labels), Ragged(text=texts, label=labels)   samples are tuples (a namedtuple gives
+                                 namedtuples) or dicts; a field given as a tensor or an array has one
+                                 row per sample
     """
 
     def __init__(self, *arrays, **named):
         structure = structure_of(arrays, named)
         if len(arrays) == 1 and not isinstance(structure, dict) and not _is_namedtuple(structure):
-            structure = _Alone(structure)
-        self._take_leaves(structure, _leaf)
-        if isinstance(structure, _Alone):
+            structure = _SingleField(structure)
+        self._set_fields(structure, _rows_and_offsets)
+        if isinstance(structure, _SingleField):
             self.kind = None
-        if all(offsets is None for _, offsets in self.leaves):
-            raise ValueError("nothing here differs in length: leat.data.Tensors reads that")
-        counts = {len(v) if offsets is None else len(offsets) - 1 for v, offsets in self.leaves}
+        if all(offsets is None for _, offsets in self.fields):
+            raise ValueError("no field differs in length: use leat.data.Tensors")
+        counts = {len(v) if offsets is None else len(offsets) - 1 for v, offsets in self.fields}
         if len(counts) > 1:
             raise ValueError(f"the fields have different numbers of samples: {sorted(counts)}")
         self._count = counts.pop()
@@ -45,23 +44,23 @@ class Ragged(Structured):
     def __len__(self):
         return self._count
 
-    def _row(self, leaf, index):
-        values, offsets = leaf
+    def _row(self, field, index):
+        values, offsets = field
         return values[index] if offsets is None else values[offsets[index] : offsets[index + 1]]
 
     def lengths(self):
-        """How long each sample is, by the first field that differs, as an int64 tensor."""
-        return next(offsets.diff() for _, offsets in self.leaves if offsets is not None)
+        """The length of each sample in the first variable field, as an int64 tensor."""
+        return next(offsets.diff() for _, offsets in self.fields if offsets is not None)
 
     def source(self):
-        """The engine's source; it holds the tensors."""
-        reason = self._unfit()
+        """The engine's source. It holds references to the tensors."""
+        reason = self._why_not_plain()
         if reason:
             raise TypeError(reason)
-        return _engine.source_ragged(self._fields(), len(self), self.leaves)
+        return _engine.source_ragged(self._engine_fields(), len(self), self.fields)
 
-    def _unfit(self):
-        for number, (values, offsets) in enumerate(self.leaves):
+    def _why_not_plain(self):
+        for number, (values, offsets) in enumerate(self.fields):
             reason = why_not_plain(values)
             if reason == "is empty" and offsets is not None and 0 not in values.shape[1:]:
                 continue  # samples may all be empty
@@ -69,20 +68,20 @@ class Ragged(Structured):
                 return f"field {number} {reason}"
         return None
 
-    def _fields(self):
+    def _engine_fields(self):
         return tuple(
             (None, DTYPES[v.dtype], v.data_ptr(), tuple(v.shape), 0 if o is None else o.data_ptr())
-            for v, o in self.leaves
+            for v, o in self.fields
         )
 
     def engine_spec(self):
-        reason = self._unfit() or (None if len(self) else "there are no samples")
+        reason = self._why_not_plain() or (None if len(self) else "there are no samples")
         if reason:
             return reason
-        variable = [f for f, (_, offsets) in enumerate(self.leaves) if offsets is not None]
-        key = ("ragged", self._fields(), len(self))
-        shown = ", ".join(_shown(*leaf) for leaf in self.leaves[:4])
-        more = f" and {len(self.leaves) - 4} more" if len(self.leaves) > 4 else ""
+        variable = [f for f, (_, offsets) in enumerate(self.fields) if offsets is not None]
+        key = ("ragged", self._engine_fields(), len(self))
+        shown = ", ".join(_describe(*field) for field in self.fields[:4])
+        more = f" and {len(self.fields) - 4} more" if len(self.fields) > 4 else ""
         text = f"Ragged in memory: {shown}{more}, {len(self)} samples"
         return EngineSpec(key, self.source, self.build_batch, text, variable)
 
@@ -91,25 +90,25 @@ def _is_namedtuple(value):
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-class _Alone(tuple):
-    """A single leaf, which may be a list or a tuple itself."""
+class _SingleField(tuple):
+    """A single field, which may be a list or a tuple."""
 
-    def __new__(cls, leaf):
-        return super().__new__(cls, (leaf,))
+    def __new__(cls, field):
+        return super().__new__(cls, (field,))
 
 
-def _shown(values, offsets):
+def _describe(values, offsets):
     shape = [*(["*"] if offsets is not None else []), *map(str, values.shape[1:])]
     return f"{str(values.dtype).replace('torch.', '')}[{'x'.join(shape)}]"
 
 
-def _leaf(given):
+def _rows_and_offsets(given):
     """(rows, offsets); offsets are None for a field of one size."""
     if isinstance(given, list):
         return _joined(given)
     if isinstance(given, tuple):
         if len(given) != 2:
-            raise TypeError("a tuple is (values, offsets); samples are given as a list")
+            raise TypeError("a tuple must be (values, offsets); pass samples as a list")
         return _with_offsets(*given)
     values = as_tensor(given).contiguous()
     if values.dim() == 0:
@@ -129,8 +128,8 @@ def _joined(samples):
             tensors[i] = like[:0]  # an empty list has no type of its own
         elif tensor.dtype != like.dtype or tensor.shape[1:] != like.shape[1:]:
             raise ValueError(
-                f"sample {i} is {_shown(tensor, ())}, others are {_shown(like, ())}: they may "
-                "differ in the first dimension alone"
+                f"sample {i} is {_describe(tensor, ())}, others are {_describe(like, ())}: they may "
+                "differ in the first dimension only"
             )
     offsets = torch.zeros(len(tensors) + 1, dtype=torch.int64)
     torch.cumsum(torch.tensor([len(tensor) for tensor in tensors]), 0, out=offsets[1:])
@@ -142,19 +141,21 @@ def _with_offsets(values, offsets):
     if values.dim() == 0:
         raise ValueError("a tensor without dimensions has no rows")
     if offsets.dim() != 1 or not len(offsets) or offsets.dtype.is_floating_point:
-        raise ValueError("offsets are whole numbers in one dimension, one more than the samples")
+        raise ValueError("offsets must be integers in one dimension, one more than the samples")
     offsets = offsets.to("cpu", torch.int64).contiguous()
     falls = (offsets.diff() < 0).any()
     if offsets[0] < 0 or falls or offsets[-1] > len(values):
-        raise ValueError(f"offsets rise from 0 to {len(values)}, the number of rows, or less")
+        raise ValueError(
+            f"offsets must rise and lie between 0 and {len(values)}, the number of rows"
+        )
     return values, offsets
 
 
-class Documents(Dataset):
-    """The documents of a file of tokens, each an int64 tensor of its own length.
+class Documents(SourceDataset):
+    """The documents of a token file, each an int64 tensor of its own length.
 
     Documents("corpus")    corpus.bin and Megatron's corpus.idx beside it
-    index                  the .idx where it is called otherwise
+    index                  path of the .idx, if it has another name
     """
 
     def __init__(self, path, *, index=None):
@@ -170,43 +171,28 @@ class Documents(Dataset):
     def _source_of(self, dtype):
         return _engine.source_documents(os.fsencode(self.path), os.fsencode(self.index), dtype)
 
-    def __len__(self):
-        return self._source.count
-
-    def __getitem__(self, index):
-        return self.__getitems__([one_index(index, len(self))])[0]
-
-    def __getitems__(self, indices):
-        if not len(indices):
-            return []
-        return [from_dlpack(capsule) for capsule in self._source.read(indices)[0]]
+    def _samples(self, fields):
+        return [from_dlpack(capsule) for capsule in fields[0]]
 
     def lengths(self):
-        """How many tokens each document has, as an int64 tensor."""
+        """The number of tokens of each document, as an int64 tensor."""
         lengths = torch.empty(len(self), dtype=torch.int64)
         _engine.source_lengths(self._source, 0, lengths.data_ptr())
         return lengths
 
     def source(self):
-        """As the tokens lie in the file: whoever takes them from here makes them wider itself."""
+        """The engine's source of the tokens as they lie in the file, not widened to int64."""
         return self._source_of(_engine.DTYPE_raw)
 
     def engine_spec(self):
         if not len(self):
-            return "there are no documents in the file"
+            return f"{self.path} has no documents"
         source = self._source
         text = f"Documents, mapped: {source.text}"
         return EngineSpec(("documents", id(source)), lambda: source, single_field, text, (0,))
 
-    def __getstate__(self):  # a mapping is not pickled
-        return {"path": self.path, "index": self.index}
 
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._open()
-
-
-class Packed(Dataset):
+class Packed(SourceDataset):
     """The documents of a Ragged or Documents, joined and cut into rows of one length, int64.
 
     Packed(leat.data.Documents("corpus"), 2048)
@@ -249,41 +235,29 @@ class Packed(Dataset):
     def _open(self):
         self._source = _engine.source_packed(self.dataset.source(), *self._given)
 
-    def __len__(self):
-        return self._source.count
+    def build(self, fields):
+        return fields[0] if len(self.names) == 1 else dict(zip(self.names, fields))
 
-    def build(self, leaves):
-        return leaves[0] if len(self.names) == 1 else dict(zip(self.names, leaves))
-
-    def __getitem__(self, index):
-        return self.__getitems__([one_index(index, len(self))])[0]
-
-    def __getitems__(self, indices):
-        if not len(indices):
-            return []
-        columns = [from_dlpack(capsule).unbind() for capsule in self._source.read(indices)]
-        return [self.build(leaves) for leaves in zip(*columns)]
+    def _samples(self, fields):
+        columns = [from_dlpack(field).unbind() for field in fields]
+        return [self.build(fields) for fields in zip(*columns)]
 
     def engine_spec(self):
         if not len(self):
-            return "there is not one whole row of tokens"
+            return f"the documents do not fill one row of {self.seq_length} tokens"
         source = self._source
         text = f"Packed, {type(self.dataset).__name__}: {source.text}"
         return EngineSpec(("packed", id(source)), lambda: source, self.build, text)
 
-    def __getstate__(self):
-        return {key: value for key, value in self.__dict__.items() if key != "_source"}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._open()
-
 
 def _check_packable(dataset):
     if not isinstance(dataset, (Ragged, Documents)):
-        raise TypeError(f"Ragged and Documents can be packed, not {type(dataset).__qualname__}")
+        raise TypeError(
+            f"only Ragged and Documents can be packed, not {type(dataset).__qualname__}"
+        )
     if isinstance(dataset, Ragged):
-        values, _ = dataset.leaves[0]
-        whole = not (values.is_floating_point() or values.is_complex())
-        if len(dataset.leaves) > 1 or values.dim() > 1 or not whole or values.dtype == torch.bool:
-            raise TypeError("samples are packed that are whole numbers in one dimension, and alone")
+        values, _ = dataset.fields[0]
+        integers = not (values.is_floating_point() or values.is_complex())
+        integers = integers and values.dtype != torch.bool
+        if len(dataset.fields) > 1 or values.dim() > 1 or not integers:
+            raise TypeError("packed samples must be a single field of integers in one dimension")

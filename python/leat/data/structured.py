@@ -1,4 +1,8 @@
-"""Samples in the structure their dataset was given in: what the classes of leat.data share."""
+"""Base classes of leat.data.
+
+SourceDataset   reads its samples through a source of the engine
+Structured      samples have the structure that the constructor was given: a tensor, tuple or dict
+"""
 
 import operator
 import warnings
@@ -8,8 +12,7 @@ from torch.utils.data import Dataset
 
 
 def as_tensor(array):
-    """A tensor over the same memory; an array that may not be written is shared all the same, as
-    nothing here writes to it."""
+    """A tensor over the same memory. A read-only array is shared too: nothing writes to it here."""
     if isinstance(array, torch.Tensor):
         return array
     with warnings.catch_warnings():
@@ -18,62 +21,81 @@ def as_tensor(array):
 
 
 def structure_of(arrays, named):
-    """What was given to a constructor as one structure: alone, a tuple, or a dict."""
+    """A constructor's arguments as one structure: a single value, a tuple, or a dict."""
     if named:
         if arrays:
-            raise TypeError("give all by position or all by name")
+            raise TypeError("give all fields by position or all by name")
         return dict(named)
     if not arrays:
-        raise TypeError("there is nothing to read")
+        raise TypeError("no field is given")
     if len(arrays) == 1:
         return arrays[0]
     return tuple(arrays)
 
 
-class Structured(Dataset):
-    """Leaves of one length, in a structure of tuples, lists and dicts one level deep."""
+class SourceDataset(Dataset):
+    """A subclass has _open(), which sets _source, and _samples(), which makes samples of what
+    Source.read() returns. The source is opened again where the dataset is unpickled."""
 
-    def _take_leaves(self, structure, convert):
-        if isinstance(structure, dict):
-            self.names = tuple(structure)
-            leaves = structure.values()
-        elif isinstance(structure, (list, tuple)):
-            self.names = None
-            leaves = structure
-        else:
-            self.names = None
-            leaves = [structure]
-        self.kind = dict if isinstance(structure, dict) else type(structure)
-        if not isinstance(structure, (dict, list, tuple)):
-            self.kind = None
-        self.leaves = tuple(convert(leaf) for leaf in leaves)
-
-    def build(self, leaves):
-        """The structure of a sample, or of a batch, from its leaves."""
-        if self.kind is None:
-            return leaves[0]
-        if self.kind is dict:
-            return dict(zip(self.names, leaves))
-        if hasattr(self.kind, "_fields"):
-            return self.kind(*leaves)
-        return self.kind(leaves)
-
-    def build_batch(self, leaves):
-        """As build, for a batch: default_collate makes a list of a tuple."""
-        return list(leaves) if self.kind is tuple else self.build(leaves)
+    def __len__(self):
+        return self._source.count
 
     def __getitem__(self, index):
-        index = one_index(index, len(self))
-        return self.build([self._row(leaf, index) for leaf in self.leaves])
+        return self.__getitems__([check_index(index, len(self))])[0]
+
+    def __getitems__(self, indices):
+        return self._samples(self._source.read(indices)) if len(indices) else []
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_source"}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._open()
+
+
+class Structured(Dataset):
+    """Fields of one length, in a tuple, list or dict, or a single one.
+
+    fields   one entry for each field
+    kind     the type of the structure; None: a single field
+    names    its keys, if it is a dict
+    """
+
+    def _set_fields(self, structure, convert):
+        self.kind, self.names, fields = None, None, [structure]
+        if isinstance(structure, dict):
+            self.kind, self.names, fields = dict, tuple(structure), structure.values()
+        elif isinstance(structure, (list, tuple)):
+            self.kind, fields = type(structure), structure
+        self.fields = tuple(convert(field) for field in fields)
+
+    def build(self, fields):
+        """A sample, or a batch, of its fields."""
+        if self.kind is None:
+            return fields[0]
+        if self.kind is dict:
+            return dict(zip(self.names, fields))
+        if hasattr(self.kind, "_fields"):
+            return self.kind(*fields)
+        return self.kind(fields)
+
+    def build_batch(self, fields):
+        """A batch as default_collate makes it: of a tuple, a list."""
+        return list(fields) if self.kind is tuple else self.build(fields)
+
+    def __getitem__(self, index):
+        index = check_index(index, len(self))
+        return self.build([self._row(field, index) for field in self.fields])
 
     def __getitems__(self, indices):
         return [self[index] for index in indices]
 
-    def _row(self, leaf, index):
-        return leaf[index]
+    def _row(self, field, index):
+        return field[index]
 
 
-def one_index(index, length):
+def check_index(index, length):
     index = operator.index(index)
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range: there are {length} samples")

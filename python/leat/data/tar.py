@@ -1,8 +1,8 @@
-"""leat.data.Tar: shards in the layout of WebDataset.
+"""leat.data.Tar: tar shards in the layout of WebDataset.
 
-The engine reads the archives (src/load/source/tar.c); here are the names of the shards, what the
-values of each extension are, and samples as WebDataset gives them: dicts with "__key__" and a value
-for each extension.
+The engine reads the archives (src/load/source/tar/). This module expands the shards' names, chooses
+the type of each extension's values, and makes samples as WebDataset does: dicts with "__key__" and a
+value for each extension.
 """
 
 import operator
@@ -12,8 +12,8 @@ import re
 from leat import _engine
 from leat.data.values import Value, Values
 
-# What a value is by the last part of its extension, as src/load/source/tar.c has it too; any other
-# is bytes. Texts are bytes to the engine.
+# The type of a value by the last part of its extension, as in src/load/source/tar/tar.c; others are
+# bytes.
 KINDS = {
     "npy": "npy",
     "pt": "torch",
@@ -27,11 +27,11 @@ MISSING = ("error", "skip")
 class Tar(Values):
     """Tar shards in the layout of WebDataset, with a length and indices.
 
-    Tar("shards/train-{000..012}.tar")   braces as a shell expands them; or a list of shards
+    Tar("shards/train-{000..012}.tar")   braces are expanded as in a shell; or a list of shards
     fields       {"jpg": "bytes", "cls": "int"}; None: those of the first sample, by extension.
                  "bytes", "str", "int", "npy", "torch", or ("float32", (3, 64)) for numbers without
-                 a header. Where the first dimension differs: ("npy", None), ("float32", (None, 64))
-    missing      what becomes of a sample that lacks a field: "error" when it is read, or "skip"
+                 a header. If the first dimension differs: ("npy", None), ("float32", (None, 64))
+    missing      for a sample that lacks a field: "error" when it is read, or "skip"
     cache_dir    folder for copies of compressed and remote shards; None: temporary files
     cache_bytes  size limit of these copies
     endpoint_url server of s3://bucket/key, if not Amazon's; None: LEAT_S3_ENDPOINT
@@ -52,10 +52,10 @@ class Tar(Values):
         num_threads=None,
     ):
         if missing not in MISSING:
-            raise ValueError(f"missing is 'error' or 'skip'; got {missing!r}")
+            raise ValueError(f"missing must be 'error' or 'skip'; got {missing!r}")
         self.shards = tuple(_expanded(shards))
         if not self.shards:
-            raise ValueError("there are no shards")
+            raise ValueError("no shard is given")
         self.fields = None if fields is None else dict(fields)
         if self.fields is not None and not self.fields:
             raise ValueError("fields names no field")
@@ -67,21 +67,21 @@ class Tar(Values):
             missing == "skip",
             0 if num_threads is None else operator.index(num_threads),
         )
-        self._reopen()
+        self._open()
 
-    def _open(self):
+    def _make_source(self):
         fields = {} if self.fields is None else self.fields
         values = [_value(*item) for item in fields.items()]
-        asked = tuple((name.lstrip("."), value.codec) for name, value in zip(fields, values))
+        codecs = tuple((name.lstrip("."), value.codec) for name, value in zip(fields, values))
         shards = tuple(os.fsencode(shard) for shard in self.shards)
-        source = _engine.source_tar(shards, asked, *self._given)
+        source = _engine.source_tar(shards, codecs, *self._given)
         self.kind = tuple(field[0] for field in source.fields)
         self.values = [_Key(), *(values or [Value(_kind_of(name)) for name in self.kind[1:]])]
         return source
 
 
 class _Key(Value):
-    """Names may hold bytes that are no UTF-8, as file names do; texts may not."""
+    """File names may hold bytes that are not UTF-8."""
 
     def __init__(self):
         super().__init__("str")
@@ -115,7 +115,7 @@ def _expanded(shards):
 
 
 def _braces(text):
-    """All that a text with {a,b} or {000..012} in it stands for, in the shell's order."""
+    """The expansions of {a,b} and {000..012} in a text, in the shell's order."""
     start = text.find("{")
     while start >= 0:
         end, commas = _closing(text, start)
@@ -132,7 +132,7 @@ def _braces(text):
 
 
 def _closing(text, start):
-    """Where the brace ends, and its commas, which are not those of braces inside it."""
+    """(end of the brace, positions of its own commas)."""
     depth, commas = 0, []
     for at in range(start, len(text)):
         if text[at] == "{":

@@ -109,6 +109,11 @@ static int add_part(struct npy_source *n, const struct leat_npy_part *part, stru
     failed = npy_header_parse(part->path, field->file.base + offset, bytes, &h, err);
     if (failed < 0)
         return failed;
+    if (part->bytes >= 0 && h.data_offset + h.data_bytes != bytes) {
+        mem_free(h.descr);
+        return err_set(err, -LEAT_E_CORRUPT, "%s: an array is not as long as the archive says.",
+                       part->path);
+    }
     name_of(part->path, name, sizeof name);
     failed = source_add_field(&n->base, part->name ? part->name : name, h.dtype, h.item_bytes,
                               h.dims, h.shape, h.descr, err);

@@ -65,7 +65,7 @@ static int take_integer(struct text *t, int64_t *ret)
         if (__builtin_mul_overflow(value, 10, &value) ||
             __builtin_add_overflow(value, *t->at - '0', &value))
             return 0;
-    if (t->at == start)
+    if (t->at == start || (*start == '0' && value)) /* Python refuses 03 */
         return 0;
     if (t->at < t->end && *t->at == 'L') /* as Python 2 wrote it */
         t->at++;
@@ -290,9 +290,10 @@ static int find_dictionary(const char *path, const uint8_t *bytes, uint64_t coun
     uint64_t start = 10, length;
     if (count < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0)
         return err_set(err, -LEAT_E_FOREIGN, "%s is not a .npy file.", path);
-    if (bytes[6] < 1 || bytes[6] > 3)
-        return err_set(err, -LEAT_E_VERSION, "%s is a .npy file of version %u; 1 to 3 are known.",
-                       path, bytes[6]);
+    if (bytes[6] < 1 || bytes[6] > 3 || bytes[7])
+        return err_set(err, -LEAT_E_VERSION,
+                       "%s is a .npy file of version %u.%u; 1.0, 2.0 and 3.0 are known.", path,
+                       bytes[6], bytes[7]);
     length = bytes[8] | (uint64_t)bytes[9] << 8;
     if (bytes[6] > 1) {
         if (count < 12)
