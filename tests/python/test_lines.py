@@ -402,7 +402,7 @@ def test_dense_looks_end_where_most_find_no_batch(train):
     """Of batches of a millisecond one in sixteen is marked as being made: a thousand looks that find one would take
     eight seconds of 2000 looks each."""
     first, later = map(int, train(QUICK, preamble=False).stdout.split()[-2:])
-    assert first > 3 * later > 0
+    assert first > 2 * later > 0  # 2000 and 400 a second where nothing else runs
 
 
 LEAVING = """
