@@ -12,14 +12,14 @@ from training import Net, in_memory, sgd, take_step
 
 class Unlabelled(Dataset):
     def __len__(self):
-        return 4 * 107
+        return 4 * 53
 
     def __getitem__(self, index):
-        time.sleep(0.008)
+        time.sleep(0.02)
         return torch.randn(64)
 
 
-labelled = in_memory(4 * 107)
+labelled = in_memory(4 * 53)
 labelled_loader = DataLoader(labelled, batch_size=4)
 unlabelled_loader = DataLoader(Unlabelled(), batch_size=4)
 model = Net(0.006)
