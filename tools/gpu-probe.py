@@ -24,7 +24,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COST_PROCESSES = 5
-COST_BAR_NS = 60
+COST_BAR_NS = 100
 TRAIN_STEPS = 41
 
 

@@ -78,8 +78,6 @@ def mapped_libraries():
 class Probe:
     """Call it after the training's first steps: then the loader has bound what they call."""
 
-    out = False
-
     def __init__(self):
         mapped = mapped_libraries()
         probe = next((path for path in mapped if "libleat-probe" in path), None)
@@ -89,7 +87,7 @@ class Probe:
                    if name.startswith("cu")}  # fmt: skip
         cuda = [ctypes.CDLL(path) for path in mapped
                 if os.path.basename(path).startswith(("libcudart.so", "libcuda.so"))]  # fmt: skip
-        self.entries = []  # (entry, past the probe)
+        self.entries = []  # (entry, address in the probe, address in CUDA)
         for path, base in mapped.items():
             if path == probe:
                 continue
@@ -98,25 +96,19 @@ class Probe:
                 own = next((library for library in cuda if hasattr(library, name)), None)
                 past = own and ctypes.cast(getattr(own, name), ctypes.c_void_p).value
                 if past and entry.value in (through[name], past):
-                    self.entries.append((entry, past))
-        self.there = [entry.value for entry, _ in self.entries]
+                    self.entries.append((entry, through[name], past))
 
     def _make_writable(self):
         protect = ctypes.CDLL(None, use_errno=True).mprotect
-        pages = {ctypes.addressof(entry) & -mmap.PAGESIZE for entry, _ in self.entries}
+        pages = {ctypes.addressof(entry) & -mmap.PAGESIZE for entry, *_ in self.entries}
         for page in pages:
             if protect(ctypes.c_void_p(page), mmap.PAGESIZE, WRITABLE):
                 raise OSError(ctypes.get_errno(), "a table of calls cannot be written to")
 
     def put(self, there):
-        """The probe itself points some entries past it while it need not hear them: they are put back as
-        they were."""
-        if not there and not self.out:
-            self.there = [entry.value for entry, _ in self.entries]
-        self.out = not there
-        self._make_writable()  # the probe makes a table read-only again behind it
-        for (entry, past), was in zip(self.entries, self.there):
-            entry.value = was if there else past
+        self._make_writable()
+        for entry, through, past in self.entries:
+            entry.value = through if there else past
 
 
 class Hooks:

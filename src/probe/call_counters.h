@@ -49,7 +49,6 @@ struct call_thread {
     uint32_t shared;  /* the slot is everybody's */
     uint32_t untimed; /* launches to come that the last timed one stands for */
     uint32_t untimed_events;
-    const void *caller; /* of the call that went no short way */
 };
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
 extern bool call_ticks_steady; /* set once, before the first slot is taken */
@@ -97,18 +96,6 @@ static inline void call_add(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
                           memory_order_relaxed);
-}
-
-/* A launch that is not timed, counted at once. False: it may have to be timed, see call_weight().
- */
-static inline bool call_untimed(void)
-{
-    struct call_thread *t = &call_thread;
-    if (!t->untimed || t->shared || t->depth)
-        return false;
-    t->untimed--;
-    call_add(&t->slot->of[LEAT_CUDA_LAUNCH].n, 1);
-    return true;
 }
 
 static inline void call_leave(enum leat_cuda_class class, uint64_t weight, uint64_t start,

@@ -10,9 +10,6 @@
  */
 #include "probe/gpu_clock.h"
 
-#include "base/hot.h"
-#include "probe/next_definition.h"
-
 #include <dlfcn.h>
 #include <string.h>
 
@@ -63,7 +60,7 @@ struct unsure {
     uint64_t work_ns, empty_ns;
 };
 
-HOT_DATA struct gpu_clock gpu_clock;
+struct gpu_clock gpu_clock;
 __thread struct gpu_clock_thread gpu_clock_thread;
 
 /* All of it belongs to whoever has set `busy`, but for `capturing`. */
@@ -142,17 +139,10 @@ static void leave_clock(uint64_t start)
     atomic_flag_clear_explicit(&own.busy, memory_order_release);
 }
 
-/* While it is off, it need not hear who asks. */
-static void set_on(bool on)
-{
-    atomic_store(&gpu_clock.on, on);
-    next_definition_pass_by(PROBE_cudaGetDevice, !on);
-}
-
 static void stop_clock(void)
 {
     own.continuous = false;
-    set_on(false);
+    atomic_store(&gpu_clock.on, false);
 }
 
 /* The driver has refused something: the program may have reset the device, or uses several. */
@@ -575,7 +565,7 @@ static void begin_step(uint64_t now)
         next_moment();
         put_here(now);
     }
-    set_on(on && !own.broken);
+    atomic_store(&gpu_clock.on, on && !own.broken);
 }
 
 static bool begins_step(enum leat_clock_phase phase)
@@ -606,7 +596,7 @@ void gpu_clock_mark(enum leat_clock_phase phase)
     if (own.phase == LEAT_CLOCK_SKIPPED || phase == LEAT_CLOCK_SKIPPED)
         own.continuous = false;
     if (phase == LEAT_CLOCK_SKIPPED)
-        set_on(false);
+        atomic_store(&gpu_clock.on, false);
     if (atomic_load(&gpu_clock.on)) { /* at once: what follows takes time, too */
         own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.beats) * BEAT_NS / own.ns_per_tick);
         ask_for_last_moment(start);
@@ -642,7 +632,7 @@ void gpu_clock_forget(void)
     if (own.steps > 0 || atomic_load(&own.capturing)) /* most forks: no page is touched */
         memset(&own, 0, sizeof own);
     atomic_flag_clear(&own.busy);
-    if (atomic_load(&gpu_clock.on))
-        set_on(false);
+    if (atomic_load(&gpu_clock.on)) /* most forks: no page is touched */
+        atomic_store(&gpu_clock.on, false);
     gpu_clock_thread = (struct gpu_clock_thread){0};
 }

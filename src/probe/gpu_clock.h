@@ -19,8 +19,7 @@
  * A beat is any call that says that the host is at work: a launch, or cudaGetDevice(), which
  * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
  * gap is GAP_US without a beat. In a phase that has had MANY_BEATS, questions right behind a launch
- * are not heard, unless a moment (below) is near: the launches are beats enough. While no step is
- * followed, questions do not come here at all (call_entries.h).
+ * are not heard, unless a moment (below) is near: the launches are beats enough.
  *
  * Shorter pauses are too many for two events each; a device whose kernels are too small for their
  * launches stands idle in thousands of them a step. They are sampled: at random moments, which know

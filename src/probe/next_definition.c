@@ -1,15 +1,16 @@
 /* next_definition.c: see next_definition.h. */
 #include "probe/next_definition.h"
 
-#include "base/hot.h"
-#include "probe/call_entries.h"
-
 #include <dlfcn.h>
 #include <link.h>
+#include <stdatomic.h>
 
 enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
 
-HOT_DATA struct next_first next_first[PROBE_CALLS][NEXT_FIRST];
+struct next_object {
+    uintptr_t low, bytes; /* its addresses; set before its bit in objects_ready */
+    _Atomic(void *) next[PROBE_CALLS];
+};
 
 static struct next_object objects[OBJECTS];
 static _Atomic uint32_t objects_taken;
@@ -110,20 +111,7 @@ static void *find_anew(const char *name, const void *caller)
     return found;
 }
 
-static void remember_first(enum probe_call call, const struct next_object *object, void *found)
-{
-    for (int i = 0; i < NEXT_FIRST && object != &anybody; i++) {
-        struct next_first *first = &next_first[call][i];
-        uintptr_t none = 0;
-        if (!atomic_compare_exchange_strong(&first->low, &none, object->low))
-            continue;
-        atomic_store(&first->next, found);
-        atomic_store(&first->bytes, object->bytes);
-        return;
-    }
-}
-
-void *next_definition_find(enum probe_call call, const void *caller)
+void *next_definition(enum probe_call call, const void *caller)
 {
     struct next_object *object = known_object(caller);
     if (!object)
@@ -132,44 +120,9 @@ void *next_definition_find(enum probe_call call, const void *caller)
     if (found)
         return found;
     found = find_anew(names[call], caller);
-    if (found) {
+    if (found)
         atomic_store(&object->next[call], found);
-        remember_first(call, object, found);
-    } else {
+    else
         dlerror(); /* what was not found is nobody else's error */
-    }
     return found;
-}
-
-/* ---- past the probe ------------------------------------------------------------------------- */
-
-/* What each call's first caller calls through. */
-static struct passing {
-    struct call_entries entries;
-    void *own; /* of the probe */
-    bool looked, past;
-} passings[PROBE_CALLS];
-
-/* The definition of ours that the loader has bound callers to. */
-static void *own_definition(const char *name)
-{
-    void *own = dlsym(RTLD_DEFAULT, name);
-    return own && lie_together(own, names) ? own : NULL;
-}
-
-void next_definition_pass_by(enum probe_call call, bool past)
-{
-    struct passing *p = &passings[call];
-    struct next_first *first = &next_first[call][0];
-    if (p->past == past || atomic_load(&first->bytes) == 0)
-        return;
-    p->past = past;
-    if (!p->looked) {
-        p->looked = true;
-        p->own = own_definition(names[call]);
-        if (p->own)
-            p->entries =
-                call_entries_find((const void *)atomic_load(&first->low), names[call], p->own);
-    }
-    call_entries_point(&p->entries, past ? atomic_load(&first->next) : p->own);
 }

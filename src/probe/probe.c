@@ -85,15 +85,6 @@ static inline enum leat_cuda_class launch_class(void *stream)
     return LEAT_CUDA_LAUNCH;
 }
 
-/* Nothing but counted: the clock is off, and the last timed launch stands for this one. */
-static inline bool launch_is_plain(void *stream)
-{
-    if (gpu_clock_on() || !call_untimed())
-        return false;
-    gpu_clock_thread.stream = stream; /* a timed one has set the rest */
-    return true;
-}
-
 /* cudaLaunchConfig_t and CUlaunchConfig have the stream at the same place. */
 static void *config_stream(const void *config)
 {
@@ -106,9 +97,12 @@ static void *config_stream(const void *config)
 
 /* `bytes` and `after` use the parameters, so they are evaluated where those are in scope; and
  * before the call is left, so that a signal handler never meets a table that is being changed. */
-#define COUNT(name, caller, parameters, arguments, class, bytes, after)                            \
+#define COUNT(name, parameters, arguments, class, bytes, after)                                    \
+    int name parameters __attribute__((visibility("default")));                                    \
+    int name parameters                                                                            \
     {                                                                                              \
-        int(*next) parameters = (int(*) parameters)next_definition(PROBE_##name, caller);          \
+        int(*next) parameters =                                                                    \
+            (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
         if (!next)                                                                                 \
             return NO_DEVICE;                                                                      \
         if (!call_enter())                                                                         \
@@ -126,47 +120,19 @@ static void *config_stream(const void *config)
         call_leave(counted_as, weight, start, end, result == 0 ? (uint64_t)(bytes) : 0);           \
         return result;                                                                             \
     }
-
-#define X(name, parameters, arguments, class, bytes, after)                                        \
-    int name parameters __attribute__((visibility("default")));                                    \
-    int name parameters COUNT(name, __builtin_return_address(0), parameters, arguments, class,     \
-                              bytes, after)
-PROBE_CUDA_CALLS(X)
-#undef X
-
-/* PyTorch launches a thousand times a step, and asks for the device ten times as often. So what
- * nearly every such call does, going on to what its caller has reached before, is apart from the
- * rest, where `holds` has said so and set `next`: it saves no register, and its code is a line or
- * two of memory. Launches come from some libraries; who asks is in one, and has an even shorter
- * way. */
-#define SHORT_WAY(name, parameters, arguments, holds)                                              \
-    static __attribute__((noinline)) int name##_whole parameters;                                  \
-    int name parameters __attribute__((visibility("default")));                                    \
-    int name parameters                                                                            \
-    {                                                                                              \
-        const void *caller = __builtin_return_address(0);                                          \
-        void *next;                                                                                \
-        if (holds)                                                                                 \
-            return ((int(*) parameters)next)arguments;                                             \
-        call_thread.caller = caller;                                                               \
-        return name##_whole arguments;                                                             \
-    }
+PROBE_CUDA_CALLS(COUNT)
 
 #define X(name, parameters, arguments, stream)                                                     \
-    SHORT_WAY(name, parameters, arguments,                                                         \
-              (next = next_definition_first(PROBE_##name, caller)) && launch_is_plain(stream))     \
-    static int name##_whole parameters COUNT(name, call_thread.caller, parameters, arguments,      \
-                                             launch_class(stream), 0, gpu_clock_launched(end))
+    COUNT(name, parameters, arguments, launch_class(stream), 0, gpu_clock_launched(end))
 PROBE_CUDA_LAUNCHES(X)
 #undef X
 
 #define X(name, parameters, arguments, idle, before, after)                                        \
-    SHORT_WAY(name, parameters, arguments,                                                         \
-              next_definition_is_first(PROBE_##name, caller, &next) && (idle))                     \
-    static int name##_whole parameters                                                             \
+    int name parameters __attribute__((visibility("default")));                                    \
+    int name parameters                                                                            \
     {                                                                                              \
         int(*next) parameters =                                                                    \
-            (int(*) parameters)next_definition(PROBE_##name, call_thread.caller);                  \
+            (int(*) parameters)next_definition(PROBE_##name, __builtin_return_address(0));         \
         if (!next)                                                                                 \
             return NO_DEVICE;                                                                      \
         if ((idle) || call_thread.depth)                                                           \

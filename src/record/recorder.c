@@ -13,7 +13,6 @@
 #include "leat/recorder.h"
 
 #include "base/clock.h"
-#include "base/hot.h"
 #include "record/layout.h"
 #include "record/recorder_calls.h"
 
@@ -31,14 +30,14 @@
 #include <unistd.h>
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-HOT_DATA static struct rec_area *_Atomic area; /* NULL: not recording */
-HOT_DATA static atomic_uint generation = 1;    /* raised by fork and close */
-static atomic_int hopeless;                    /* leat could not be reached: do not try again */
-static atomic_int wanted;                      /* open was called in this process or an ancestor */
+static struct rec_area *_Atomic area; /* NULL: not recording */
+static atomic_uint generation = 1;    /* raised by fork and close */
+static atomic_int hopeless;           /* leat could not be reached: do not try again */
+static atomic_int wanted;             /* open was called in this process or an ancestor */
 
 /* A process that does not use CUDA finds 0 here and goes no further. */
-HOT_DATA static atomic_int cuda_met;
-HOT_DATA static atomic_uint step_kinds;        /* of STEP_KINDS, those there were: a bit each */
+static atomic_int cuda_met;
+static atomic_uint step_kinds;                 /* of STEP_KINDS, those there were: a bit each */
 static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
 static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
 static _Atomic(leat_probe_clock_fn) read_clock;
@@ -61,7 +60,7 @@ static __thread struct mine {
 
 /* In the child of a fork there is one thread, so no lock is needed, and none may be taken: another
  * thread of the parent may have held it. */
-COLD static void after_fork_in_child(void)
+static void after_fork_in_child(void)
 {
     struct rec_area *old = atomic_exchange(&area, NULL);
     if (old)
@@ -193,7 +192,7 @@ static int open_locked(void)
     return 0;
 }
 
-COLD int leat_recorder_open(void)
+int leat_recorder_open(void)
 {
     pthread_mutex_lock(&open_lock);
     atomic_store(&wanted, 1);
@@ -203,7 +202,7 @@ COLD int leat_recorder_open(void)
 }
 
 /* The area, opened first if this is a forked child that has not spoken yet. */
-HOT static struct rec_area *live_area(void)
+static struct rec_area *live_area(void)
 {
     struct rec_area *a = atomic_load_explicit(&area, memory_order_acquire);
     if (a || !atomic_load(&wanted) || atomic_load(&hopeless))
@@ -238,7 +237,7 @@ static void put_clock(struct rec_clock *table)
     }
 }
 
-HOT void leat_clock_mark(enum leat_clock_phase phase)
+void leat_clock_mark(enum leat_clock_phase phase)
 {
     if (!atomic_load_explicit(&cuda_met, memory_order_relaxed) ||
         !atomic_load_explicit(&area, memory_order_relaxed))
@@ -252,7 +251,7 @@ HOT void leat_clock_mark(enum leat_clock_phase phase)
  * there is none, in an inference, with the batch that follows. What came before the first batch is
  * kept apart: making a model and its first use of libraries are no part of a step. `before` are the
  * STEP_KINDS that there were already. LEAT_REC_NONE: the process ends. */
-COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsigned before)
+static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsigned before)
 {
     leat_probe_read_fn probe = atomic_load_explicit(&read_probe, memory_order_relaxed);
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
@@ -274,7 +273,7 @@ COLD static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsig
 }
 
 /* What a step began or ended with. */
-HOT static void end_step(struct rec_area *a, enum leat_record_kind kind)
+static void end_step(struct rec_area *a, enum leat_record_kind kind)
 {
     unsigned before = atomic_load_explicit(&step_kinds, memory_order_relaxed);
     if (!(before & 1u << kind))
@@ -300,18 +299,18 @@ void leat_recorder_close(void)
     pthread_mutex_unlock(&open_lock);
 }
 
-HOT int leat_recording(void)
+int leat_recording(void)
 {
     struct rec_area *a = live_area();
     return a && !atomic_load_explicit(&a->header.stop, memory_order_relaxed);
 }
 
-HOT uint64_t leat_now_ns(void)
+uint64_t leat_now_ns(void)
 {
     return clock_now_ns();
 }
 
-COLD static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
+static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
 {
     unsigned now = atomic_load(&generation);
     if (my->generation == now) /* asked before in this life, and there was none left */
@@ -330,7 +329,7 @@ COLD static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
 }
 
 /* Whether leat has read anything since the last look; else a record is lost. */
-COLD static int look_for_room(struct rec_ring *ring, uint64_t head, struct mine *my)
+static int look_for_room(struct rec_ring *ring, uint64_t head, struct mine *my)
 {
     my->tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     if (head - my->tail < REC_RING_RECORDS)
@@ -340,8 +339,8 @@ COLD static int look_for_room(struct rec_ring *ring, uint64_t head, struct mine 
     return 0;
 }
 
-HOT void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
-                     uint64_t t0_ns, uint64_t t1_ns)
+void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
+                 uint64_t t0_ns, uint64_t t1_ns)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
@@ -375,8 +374,8 @@ static void copy_text(char *place, size_t bytes, const char *text)
     snprintf(place, bytes, "%s", text ? text : "");
 }
 
-HOT static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count,
-                          uint64_t bytes)
+static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count,
+                      uint64_t bytes)
 {
     struct rec_area *a = live_area();
     if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
@@ -405,12 +404,12 @@ HOT static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *
         atomic_fetch_or(&a->header.parts_used[loader], bit);
 }
 
-HOT void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
+void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes)
 {
     add_parts(loader, part, &ns, 1, bytes);
 }
 
-HOT void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count)
+void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count)
 {
     if (count > 0)
         add_parts(loader, part, ns, count, 0);
@@ -563,7 +562,7 @@ int leat_recorder_cuda_line(const struct leat_cuda_line *line)
     return 0;
 }
 
-HOT void leat_recorder_nest(int change)
+void leat_recorder_nest(int change)
 {
     mine.backward_depth += change;
 }

@@ -12,7 +12,6 @@
 #include "probe/gpu_clock.h"
 #include "fake_cuda.h"
 
-#include <dlfcn.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -375,40 +374,6 @@ static void nothing_is_recorded_into_a_capture(void **state)
     assert_ptr_equal(fake_event_stream, stream);
 }
 
-/* Where this program's own entry for the question leads. */
-static __attribute__((noinline)) const void *asks(void)
-{
-    int (*volatile entry)(int *) = cudaGetDevice;
-    return (const void *)entry;
-}
-
-static void questions_go_past_a_clock_that_is_off(void **state)
-{
-    const void *probe = dlsym(RTLD_DEFAULT, "cudaGetDevice");
-    void *library = dlopen("libcudart.so.99", RTLD_LAZY | RTLD_NOLOAD);
-    const void *cuda = dlsym(library, "cudaGetDevice");
-    assert_non_null(cuda);
-    assert_ptr_not_equal(cuda, probe);
-    leat_probe_mark(LEAT_CLOCK_SKIPPED);
-    assert_ptr_equal(asks(), cuda);
-    pay();
-    step(LEAT_CLOCK_SYNC);
-    leat_probe_mark(LEAT_CLOCK_INPUT);
-    assert_ptr_equal(asks(), probe);
-    leat_probe_mark(LEAT_CLOCK_SKIPPED);
-    assert_ptr_equal(asks(), cuda);
-    operate_unseen();
-    pid_t pid = fork();
-    if (pid == 0) {
-        operate_unseen();
-        _exit(asks() != cuda);
-    }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-    dlclose(library);
-}
-
 static void an_evaluation_is_left_out(void **state)
 {
     leat_probe_mark(LEAT_CLOCK_SKIPPED);
@@ -585,7 +550,6 @@ int main(void)
         TEST(a_busy_device_is_not_idle_between_launches),
         TEST(short_pauses_of_many_launches_are_sampled),
         TEST(nothing_is_recorded_into_a_capture),
-        TEST(questions_go_past_a_clock_that_is_off),
         TEST(an_evaluation_is_left_out),
         TEST(a_forked_child_begins_at_nothing),
         TEST(a_costly_clock_leaves_steps_out),
