@@ -72,14 +72,12 @@ static void withhold(const struct loader_view *view, struct finding *f,
                      const struct gain_range *gains)
 {
     if (cores_are_taken(view))
-        finding_add_advice(
-            f, "The gain cannot be foretold: other programs keep %.1f of %.0f cores busy.",
-            view->foreign_cores, view->cores);
+        finding_add_advice(f, "No prediction: other programs keep %.1f of %.0f cores busy.",
+                           view->foreign_cores, view->cores);
     else if (gains && isfinite(gains->high))
-        finding_add_advice(f,
-                           "The gain cannot be foretold: by what is known of this run it is "
-                           "anything between %+.0f and %+.0f %%.",
-                           100 * (gains->low - 1), 100 * (gains->high - 1));
+        finding_add_advice(
+            f, "No prediction: what this run shows allows a gain from %+.0f to %+.0f %%.",
+            100 * (gains->low - 1), 100 * (gains->high - 1));
     finding_prove(f, EVIDENCE_FOREIGN_CORES, view->foreign_cores, "sys_samples");
 }
 

@@ -60,8 +60,7 @@ static void say_stage(const struct engine_view *v, char *text, size_t bytes)
 {
     long long threads = (long long)v->e->threads;
     snprintf(text, bytes,
-             "leat's loader: %s takes %.0f %% of its threads' time; %lld thread%s at work on %.0f "
-             "core%s.",
+             "leat's loader: %s takes %.0f %% of its threads' time. %lld thread%s on %.0f core%s.",
              v->stage, 100 * v->busy * v->stage_share, threads, threads == 1 ? "" : "s",
              v->view->cores, v->view->cores > 1 ? "s" : "");
 }
@@ -79,20 +78,19 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
     finding_cause(f, given ? CAUSE_SLOW_SAMPLER : CAUSE_SLOW_HANDOVER);
     if (given) {
         finding_advise(f, ACTION_SHUFFLE_IN_LEAT,
-                       "leat's threads have the batches ready, but %.0f %% of the wait is spent "
-                       "drawing indices in Python. Let leat draw them: no sampler, "
-                       "shuffle=True%s.",
+                       "The batches are ready, but %.0f %% of the wait is spent drawing indices in "
+                       "Python. Let leat draw them: pass no sampler, but shuffle=True%s.",
                        100 * share, " or order=\"quasi\"");
         finding_argument(f, "shuffle=True");
     } else
         finding_advise(f, l->pin_memory == 1 ? ACTION_SET_LOADER : ACTION_RELEASE_BATCHES,
-                       "leat's threads have the batches ready, but %.0f %% of the wait is spent "
-                       "handing them over in Python%s.",
+                       "The batches are ready, but %.0f %% of the wait is spent handing them over "
+                       "in Python%s.",
                        100 * share,
                        l->pin_memory == 1
                            ? ": try pin_memory=False"
-                           : ": let go of batches before the next one is taken (kept ones are "
-                             "copied), or use larger batches");
+                           : ": release each batch before you take the next (a batch that you keep "
+                             "is copied), or use larger batches");
     if (!given && l->pin_memory == 1)
         finding_argument(f, "pin_memory=False");
     prove_stages(v, f);
@@ -124,10 +122,9 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
     char stage[256];
     say_stage(v, stage, sizeof stage);
     finding_cause(f, CAUSE_TOO_FEW_THREADS);
-    finding_advise(f, ACTION_SET_LOADER,
-                   "%s%s There is room for more: leat.DataLoader(..., num_threads=%d).", stage,
-                   mostly_waits(v) ? " They wait for the storage more than they compute." : "",
-                   threads);
+    finding_advise(
+        f, ACTION_SET_LOADER, "%s%s Use more threads: leat.DataLoader(..., num_threads=%d).", stage,
+        mostly_waits(v) ? " They wait for storage more than they compute." : "", threads);
     finding_argument(f, "num_threads=%d", threads);
     prove_stages(v, f);
     predict(v->view, f, engine_step_ms(v, engine_step_work(v), threads), CHANGE_OF_SETTING,
@@ -139,28 +136,30 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
  * them lie in one chunk, shard or block. */
 static void advise_reading(const struct engine_view *v, struct finding *f, const char *stage)
 {
-    const char *order = NULL, *advice = "Store fewer bytes a sample (float16, uint8, smaller "
-                                        "images), lying together.";
+    const char
+        *order = NULL,
+        *advice =
+            "Store fewer bytes per sample (float16, uint8, smaller images), next to each other.";
     enum engine_source source = v->e->source_kind;
     int shuffled = v->e->order == ENGINE_FULL || v->e->order == ENGINE_GIVEN;
     if (shuffled && source == ENGINE_HDF5) {
         order = "window";
-        advice = "A full shuffle reads a whole chunk of the file for each sample: "
-                 "order=\"window\" shuffles among neighbours, which share chunks. Or rechunk the "
-                 "file to one sample a chunk.";
+        advice = "A full shuffle reads a whole chunk of the file for each sample. order=\"window\" "
+                 "shuffles among neighbours, which share chunks. Or rechunk the file to one sample "
+                 "per chunk.";
     } else if (shuffled && source == ENGINE_TAR) {
         order = "window";
-        advice = "A full shuffle jumps between shards for every sample: order=\"window\" shuffles "
-                 "among neighbours, which lie in one shard.";
+        advice = "A full shuffle reads another shard for every sample. order=\"window\" shuffles "
+                 "among neighbours, which are in one shard.";
     } else if (shuffled &&
                (source == ENGINE_NPY || source == ENGINE_TOKENS || source == ENGINE_LMDB)) {
         order = "quasi";
-        advice = "A full shuffle jumps for every sample: order=\"quasi\" reads blocks of "
-                 "neighbours. Samples also read faster when their bytes lie together (C order) and "
-                 "are fewer (float16, uint8).";
+        advice = "A full shuffle reads another place of the file for every sample. order=\"quasi\" "
+                 "reads blocks of neighbours. Samples are also faster to read when their bytes are "
+                 "next to each other (C order) and fewer (float16, uint8).";
     }
     finding_advise(f, order ? ACTION_READ_NEIGHBOURS : ACTION_STORE_LESS,
-                   "%s No core is free for more. %s", stage, advice);
+                   "%s No core is free for more threads. %s", stage, advice);
     if (order)
         finding_argument(f, "order=%s", order);
 }
@@ -184,10 +183,10 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     double without = layout ? e->read_ms + e->order_ms : e->read_ms + e->layout_ms;
     finding_cause(f, layout ? CAUSE_SLOW_LAYOUT : CAUSE_SLOW_ORDER);
     finding_advise(f, layout ? ACTION_PAD_LESS : ACTION_ORDER_CHEAPLY, "%s %s", stage,
-                   layout ? "Samples of like length in one batch need less padding: sort or bucket "
-                            "them by length, or cut off the longest."
-                          : "Use larger batches, or order=\"quasi\", which asks for fewer random "
-                            "numbers a sample.");
+                   layout ? "Put samples of similar length into one batch, so that less padding is "
+                            "needed: sort or bucket them by length, or truncate the longest."
+                          : "Use larger batches, or order=\"quasi\", which needs fewer random "
+                            "numbers per sample.");
     prove_stages(v, f);
     predict(v->view, f,
             engine_step_ms(v, engine_step_work(v) * without / v->work_ms, (double)e->threads),
@@ -205,15 +204,14 @@ static int too_few_ahead(const struct engine_view *v, struct finding *f)
         return 0;
     finding_cause(f, CAUSE_TOO_FEW_AHEAD);
     finding_advise(f, by_memory ? ACTION_RAISE_BUDGET : ACTION_ADAPT_AHEAD,
-                   "leat's threads are idle %.0f %% of the time and yet %.0f %% of requests find "
-                   "no batch ready: batches take unequally long, and %lld %s made ahead. %s",
+                   "leat's threads are idle %.0f %% of the time, but %.0f %% of requests find no "
+                   "batch ready: the time per batch varies, and only %lld %s made ahead. %s",
                    100 * (1 - v->busy), 100 * fmin(1, e->waits / e->batches), (long long)e->ahead,
                    e->ahead == 1 ? "is" : "are",
-                   by_memory
-                       ? "Give them more memory: leat.DataLoader(..., memory_budget=...), "
-                         "or make the batch smaller."
-                       : "Leave num_threads= out, so that leat adapts how many are made ahead "
-                         "(autotune=True), or make the batch smaller.");
+                   by_memory ? "Allow more memory with leat.DataLoader(..., memory_budget=...), or "
+                               "use smaller batches."
+                             : "Do not pass num_threads, so that leat adapts how many batches are "
+                               "made ahead (autotune=True), or use smaller batches.");
     prove_stages(v, f);
     finding_prove(f, EVIDENCE_BATCHES_AHEAD, (double)e->ahead,
                   "engines WHERE pid = %lld AND loader = %d", (long long)e->pid, e->loader);

@@ -79,8 +79,8 @@ static void offer_loader(const struct loader_view *view, struct finding *f)
         !is_cured(f->cause))
         return;
     finding_offer(f, ACTION_USE_LEAT_LOADER,
-                  "Or leat.DataLoader with the same arguments: C threads make the batches of a "
-                  "%s; what that gives was not measured.",
+                  "Or use leat.DataLoader with the same arguments: it makes the batches of a %s in "
+                  "C threads. Its gain was not measured.",
                   l->dataset);
 }
 
@@ -88,8 +88,8 @@ static void unclear(const struct loader_view *view, struct finding *f)
 {
     if (isnan(view->worker_busy)) {
         finding_advise(f, ACTION_INSPECT_LOADER,
-                       "The wait is %.2f ms a step, in next() of the loader made at %s. Look at "
-                       "what makes a batch there.",
+                       "The wait is %.2f ms per step, in next() of the loader created at %s. Check "
+                       "what its dataset does for each batch.",
                        view->input_ms,
                        view->loader->where[0] ? view->loader->where : "an unknown place");
         return;
@@ -97,9 +97,8 @@ static void unclear(const struct loader_view *view, struct finding *f)
     prove_busy(view, f);
     finding_advise(
         f, ACTION_INSPECT_LOADER,
-        "The wait is %.2f ms a step; a batch takes a worker %.2f ms, and the %zu workers "
-        "are busy %.0f %% of the time. Make a sample cheaper, or try another num_workers "
-        "(now %lld).",
+        "The wait is %.2f ms per step. A worker needs %.2f ms per batch, and the %zu workers are "
+        "busy %.0f %% of the time. Make a sample cheaper, or try another num_workers (now %lld).",
         view->input_ms, view->make_ms, view->worker_count, 100 * view->worker_busy,
         (long long)view->loader->num_workers);
 }
@@ -112,8 +111,8 @@ void explain_input(const struct facts *facts, const struct rank_facts *rank, dou
     const struct loader_fact *loader = feeding_loader(facts, rank->rank);
     if (!loader) {
         finding_advise(f, ACTION_ADD_LOADER,
-                       "The wait is in what the script marks as input; no DataLoader was seen. "
-                       "Make batches ahead, in a DataLoader with workers.");
+                       "The wait is in code that the script marks as input; no DataLoader was "
+                       "seen. Make batches ahead of the training, in a DataLoader with workers.");
         return;
     }
     struct loader_view view = {

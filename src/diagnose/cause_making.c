@@ -87,12 +87,12 @@ int per_sample_overhead(const struct loader_view *view, struct finding *f)
         return 0;
     double items = samples_per_batch(view), gather = GATHER_MS + items * GATHER_ITEM_MS;
     finding_cause(f, CAUSE_PER_SAMPLE_OVERHEAD);
-    finding_advise(f, ACTION_INDEX_BATCHES,
-                   "The data is in memory, yet %.0f samples of %.1f us are fetched one by one for "
-                   "each batch: %.2f ms, where one gather takes about %.2f. Index the whole batch: "
-                   "DataLoader(ds, sampler=BatchSampler(RandomSampler(ds), %.0f, True), "
-                   "batch_size=None).",
-                   items, 1000 * usual_sample(view), making, gather, items);
+    finding_advise(
+        f, ACTION_INDEX_BATCHES,
+        "The data is in memory, but for each batch %.0f samples of %.1f us are fetched one by one: "
+        "%.2f ms. Fetching them with one index operation takes about %.2f ms: DataLoader(ds, "
+        "sampler=BatchSampler(RandomSampler(ds), %.0f, True), batch_size=None).",
+        items, 1000 * usual_sample(view), making, gather, items);
     finding_argument(f, "batch_size=None");
     prove_part(view, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, usual_sample(view));
     prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
@@ -116,15 +116,14 @@ static void say_collate(const struct loader_view *view, struct finding *f)
         snprintf(where, sizeof where, ", most of it in %s:%d (%.0f %% of making a batch)",
                  top->line->file, top->line->line, 100 * loader_view_line_share(view, top));
     finding_cause(f, CAUSE_SLOW_COLLATE);
-    finding_advise(
-        f, top && top->line->library ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
-        "Putting a batch together takes %.2f ms, fetching its samples %.2f ms%s. %s",
-        view->collate.mean, or_zero(view->fetch.mean), where,
-        top && top->line->library
-            ? "Let samples be tensors or arrays of one shape: collating Python numbers and lists "
-              "goes item by item."
-            : "Make collate_fn stack once (torch.stack, or one copy into a new tensor), and do the "
-              "work on single samples in __getitem__.");
+    finding_advise(f, top && top->line->library ? ACTION_RETURN_TENSORS : ACTION_SPEED_UP_COLLATE,
+                   "Collating a batch takes %.2f ms, fetching its samples %.2f ms%s. %s",
+                   view->collate.mean, or_zero(view->fetch.mean), where,
+                   top && top->line->library
+                       ? "Return tensors or arrays of one shape from the dataset: Python numbers "
+                         "and lists are collated item by item."
+                       : "Let collate_fn stack once (torch.stack, or one copy into a new tensor), "
+                         "and do the work on single samples in __getitem__.");
     prove_part(view, f, EVIDENCE_COLLATE_TIME, LEAT_PART_COLLATE, view->collate.mean);
     prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
     place_line(view, top, f);
@@ -179,19 +178,17 @@ int slow_handover(const struct loader_view *view, struct finding *f)
         return 0;
     finding_cause(f, CAUSE_SLOW_HANDOVER);
     finding_advise(f, !(bytes < FEW_BYTES) ? ACTION_SHRINK_BATCHES : ACTION_USE_FEWER_TENSORS,
-                   "Handing a batch over takes %.2f ms (packing %.2f in the worker, unpacking %.2f "
-                   "%s%s), making it %.2f ms. %s%s",
+                   "Handing over a batch takes %.2f ms (packing %.2f ms in the worker, unpacking "
+                   "%.2f ms %s%s), making it %.2f ms. %s%s",
                    pack + unpack + pin, pack, unpack,
                    pinned ? "and pinning in the pin thread" : "in the training process",
-                   pinned ? "" : ", where nothing else can go on", making,
+                   pinned ? "" : ", which waits for it", making,
                    !(bytes < FEW_BYTES)
-                       ? "Let batches be a few large tensors: no Python lists, dicts "
-                         "or arrays of many items, and nothing the training does "
-                         "not use."
-                       : "It is few bytes, but a connection to the worker for each "
-                         "tensor: let batches have fewer tensors, or call "
-                         "torch.multiprocessing.set_sharing_strategy("
-                         "'file_system').",
+                       ? "Return batches of a few large tensors: no Python lists, dicts or arrays "
+                         "of many items, and nothing that the training does not use."
+                       : "Each tensor needs its own connection to the worker, even if it has few "
+                         "bytes: return fewer tensors per batch, or call "
+                         "torch.multiprocessing.set_sharing_strategy('file_system').",
                    pinned && pin > unpack ? " Try pin_memory=False." : "");
     if (pinned && pin > unpack)
         finding_argument(f, "pin_memory=False");
@@ -300,9 +297,9 @@ int slow_storage(const struct loader_view *view, struct finding *f)
         snprintf(reached, sizeof reached, " (%.1f MB/s, %.0f reads/s)", or_zero(r.mb_s), r.calls_s);
     finding_cause(f, CAUSE_SLOW_STORAGE);
     finding_advise(f, ACTION_MOVE_DATA,
-                   "The workers spend %.0f %% of making a batch %s%s. Copy the data "
-                   "to a local disk or into memory, or pack it into few large files; reads that "
-                   "wait cost no core, so num_workers=%lld is worth a try too.",
+                   "The workers spend %.0f %% of the time to make a batch %s%s. Copy the data to a "
+                   "local disk or into memory, or pack it into a few large files. Waiting reads "
+                   "need no core, so also try num_workers=%lld.",
                    100 * share, mapped ? "waiting for pages of mapped files" : "blocked in reads",
                    reached, 2 * (long long)view->loader->num_workers);
     finding_argument(f, "num_workers=%lld", 2 * (long long)view->loader->num_workers);
@@ -347,13 +344,13 @@ int slow_sample(const struct loader_view *view, struct finding *f)
         snprintf(where, sizeof where, " %s:%d takes %.0f %% of making a batch.", top->line->file,
                  top->line->line, 100 * share);
     finding_cause(f, CAUSE_SLOW_SAMPLE);
-    finding_advise(
-        f, view->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
-        "A sample takes %.2f ms%s, and there is no room for more workers than %lld.%s %s", each,
-        parts, (long long)view->loader->num_workers, where,
-        view->sample_decode >= HALF
-            ? "Decode less: store the images at the size the model needs, or decoded."
-            : "Make that line cheaper, or do it once ahead of the training and store the result.");
+    finding_advise(f, view->sample_decode >= HALF ? ACTION_DECODE_LESS : ACTION_SPEED_UP_SAMPLE,
+                   "A sample takes %.2f ms%s, and no core is free for more than %lld workers.%s %s",
+                   each, parts, (long long)view->loader->num_workers, where,
+                   view->sample_decode >= HALF ? "Decode less: store the images at the size that "
+                                                 "the model needs, or store them decoded."
+                                               : "Make that line cheaper, or do its work once "
+                                                 "before the training and store the result.");
     prove_part(view, f, EVIDENCE_SAMPLE_TIME, LEAT_PART_SAMPLE, view->sample.mean);
     prove_part(view, f, EVIDENCE_FETCH_TIME, LEAT_PART_FETCH, view->fetch.mean);
     note_lines(view, f, EVIDENCE_SAMPLE_READ_SHARE, view->sample_read);

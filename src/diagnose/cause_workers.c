@@ -42,7 +42,7 @@ int no_overlap(const struct loader_view *view, struct finding *f)
     finding_cause(f, CAUSE_NO_OVERLAP);
     place_loader(view, f);
     finding_advise(f, ACTION_SET_LOADER,
-                   "Give the loader workers, so that batches are made while the model computes: "
+                   "Use workers, so that batches are made while the model computes: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True).",
                    w.workers);
     finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
@@ -78,10 +78,11 @@ int worker_startup(const struct loader_view *view, struct finding *f)
     double each = l->first_wait_ms / (double)l->iterations;
     double stays = isnan(view->make_ms) ? 0 : (view->make_ms + HAND_OVER_MS) / each;
     finding_cause(f, CAUSE_WORKER_STARTUP);
-    finding_advise(f, ACTION_KEEP_WORKERS,
-                   "Each of %lld epochs starts its workers anew and waits %.0f ms for the first "
-                   "batch. Keep them: DataLoader(..., num_workers=%lld, persistent_workers=True).",
-                   (long long)l->iterations, each, (long long)l->num_workers);
+    finding_advise(
+        f, ACTION_KEEP_WORKERS,
+        "Each of %lld epochs starts its workers again and waits %.0f ms for the first batch. Keep "
+        "the workers: DataLoader(..., num_workers=%lld, persistent_workers=True).",
+        (long long)l->iterations, each, (long long)l->num_workers);
     finding_argument(f, "num_workers=%lld,persistent_workers=True", (long long)l->num_workers);
     finding_prove(f, EVIDENCE_FIRST_WAIT_SHARE, share, "steps WHERE id>>40 = %d AND flags & 1",
                   view->rank->rank);
@@ -142,13 +143,14 @@ int uneven_workers(const struct loader_view *view, struct finding *f)
         return 0;
     finding_cause(f, CAUSE_UNEVEN_WORKERS);
     place_loader(view, f);
-    finding_advise(
-        f, ACTION_BALANCE_WORKERS,
-        "Worker %d takes %.1f ms a batch, the usual worker %.1f ms, and batches are "
-        "given out in turn, so all wait for it. Spread its samples evenly (shuffle=True, "
-        "or shards of equal size)%s.",
-        slowest.id, slowest.batch_ms, usual,
-        view->loader->iterable == 1 ? "; an IterableDataset splits by get_worker_info()" : "");
+    finding_advise(f, ACTION_BALANCE_WORKERS,
+                   "Worker %d needs %.1f ms per batch, the usual worker %.1f ms. Batches are "
+                   "returned in order, so all wait for it. Give each worker equal work "
+                   "(shuffle=True, or shards of equal size)%s.",
+                   slowest.id, slowest.batch_ms, usual,
+                   view->loader->iterable == 1
+                       ? "; an IterableDataset must split its data with get_worker_info()"
+                       : "");
     finding_argument(f, "worker=%d", slowest.id);
     finding_prove(f, EVIDENCE_SLOWEST_WORKER, slowest.batch_ms,
                   "workers WHERE parent_pid = %lld AND worker_id = %d",
@@ -217,10 +219,10 @@ int too_few_workers(const struct loader_view *view, struct finding *f)
     finding_cause(f, CAUSE_TOO_FEW_WORKERS);
     place_loader(view, f);
     finding_advise(f, ACTION_SET_LOADER,
-                   "The workers (%d) are busy %.0f %% of the time and there is room for more: "
+                   "The %d workers are busy %.0f %% of the time and cores are free: "
                    "DataLoader(..., num_workers=%d, persistent_workers=True)%s.",
                    have, 100 * view->worker_busy, w.workers,
-                   w.workers >= most && needed > most ? "; beyond that, measure" : "");
+                   w.workers >= most && needed > most ? ". To use more, measure first" : "");
     finding_argument(f, "num_workers=%d,persistent_workers=True", w.workers);
     prove_busy(view, f);
     finding_prove(f, EVIDENCE_WORKERS_NEEDED, needed, "workers WHERE parent_pid = %lld",
@@ -290,15 +292,15 @@ int cpu_oversubscribed(const struct loader_view *view, struct finding *f)
     place_loader(view, f);
     if (fewer) {
         finding_advise(f, ACTION_SET_LOADER,
-                       "%.0f workers share %.0f cores with the training, each getting %.2f of one. "
-                       "Use DataLoader(..., num_workers=%d), and make a sample cheaper (smaller "
-                       "images, decoded or cached data).",
+                       "%.0f workers and the training share %.0f cores; each worker gets %.2f of a "
+                       "core. Use DataLoader(..., num_workers=%d), and make a sample cheaper "
+                       "(smaller images, decoded or cached data).",
                        have, view->cores, view->worker_cpu, w.workers);
         finding_argument(f, "num_workers=%d", w.workers);
     } else
         finding_advise(f, ACTION_LIMIT_THREADS,
-                       "%.0f workers with up to %.0f threads each share %.0f cores with the "
-                       "training. Let each compute in one thread (torch.set_num_threads(1), "
+                       "%.0f workers with up to %.0f threads each, and the training, share %.0f "
+                       "cores. Let each worker compute in one thread (torch.set_num_threads(1), "
                        "cv2.setNumThreads(0), OMP_NUM_THREADS=1).",
                        have, threads, view->cores);
     prove_busy(view, f);

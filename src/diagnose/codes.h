@@ -152,19 +152,19 @@ enum action {
     X(H2D_SHARE, "h2d_share", "h2d share", "ratio")                                                \
     X(WAIT_SHARE, "wait_share", "sync + other share", "ratio")                                     \
     X(COMPUTE_SHARE, "compute_share", "compute share", "ratio")                                    \
-    X(GPU_BUSY, "gpu_busy", "GPU at work", "ratio")                                                \
-    X(GPU_IDLE, "gpu_idle", "GPU idle because of it", "ratio")                                     \
+    X(GPU_BUSY, "gpu_busy", "GPU busy", "ratio")                                                   \
+    X(GPU_IDLE, "gpu_idle", "GPU idle meanwhile", "ratio")                                         \
     X(GPU_IDLE_IN_COMPUTE, "gpu_idle_in_compute", "GPU idle in compute", "ratio")                  \
     X(WAITS, "waits", "waits per step", "count")                                                   \
     X(COPIES, "copies", "copies waited for per step", "count")                                     \
-    X(COPY_RATE, "copy_rate", "copied", "GB/s")                                                    \
+    X(COPY_RATE, "copy_rate", "copy rate", "GB/s")                                                 \
     X(STEPS, "steps", "steps", "steps")                                                            \
     X(KEPT_STEPS, "kept_steps", "kept steps", "steps")                                             \
     X(LEAT_COST, "leat_cost", "leat's cost per step", "ms")                                        \
     /* stalls and stragglers */                                                                    \
     X(STALLED_SHARE, "stalled_share", "share of time in stalled steps", "ratio")                   \
     X(STALLED_STEPS, "stalled_steps", "stalled steps", "steps")                                    \
-    X(STALL_PERIOD, "stall_period", "period", "steps")                                             \
+    X(STALL_PERIOD, "stall_period", "steps between stalls", "steps")                               \
     X(USUAL_STEP, "usual_step", "usual step", "ms")                                                \
     X(STALLS_AT_EPOCH_START, "stalls_at_epoch_start", "the start of an epoch", "ratio")            \
     X(STALLS_AT_CHECKPOINT, "stalls_at_checkpoint", "a checkpoint", "ratio")                       \
@@ -172,59 +172,59 @@ enum action {
       "ratio")                                                                                     \
     X(STALLS_AT_WORKER_START, "stalls_at_worker_start", "the start of worker processes", "ratio")  \
     X(STALLS_AT_PAGE_FAULTS, "stalls_at_page_faults",                                              \
-      "major page faults (data read from storage, not from memory)", "ratio")                      \
-    X(TIME_WITHOUT_CPU, "time_without_cpu", "share of the lost time without a CPU", "ratio")       \
-    X(COST_TO_OTHERS, "cost_to_others", "cost to the others", "ms")                                \
-    X(SHARE_OF_OTHERS, "share_of_others", "share of the victims' step", "ratio")                   \
+      "major page faults (data is read from storage)", "ratio")                                    \
+    X(TIME_WITHOUT_CPU, "time_without_cpu", "share of the lost time without CPU", "ratio")         \
+    X(COST_TO_OTHERS, "cost_to_others", "cost to the other ranks", "ms")                           \
+    X(SHARE_OF_OTHERS, "share_of_others", "share of the other ranks' step", "ratio")               \
     X(LATE_STEPS, "late_steps", "late steps", "steps")                                             \
     X(MEDIAN_RANK_TIME, "median_rank_time", "the same in the median rank", "ms")                   \
     /* the loader */                                                                               \
     X(NUM_WORKERS, "num_workers", "num_workers", "workers")                                        \
     X(PIN_MEMORY, "pin_memory", "pin_memory", "flag")                                              \
-    X(SAMPLES_PER_BATCH, "samples_per_batch", "samples a batch", "samples")                        \
+    X(SAMPLES_PER_BATCH, "samples_per_batch", "samples per batch", "samples")                      \
     X(WAIT_PER_BATCH, "wait_per_batch", "wait per batch", "ms")                                    \
     X(FIRST_WAIT, "first_wait", "first-batch wait per epoch", "ms")                                \
     X(FIRST_WAIT_SHARE, "first_wait_share", "input time spent on the first batch of an epoch",     \
       "ratio")                                                                                     \
     X(WORKERS_BUSY, "workers_busy", "share of time the workers were busy", "ratio")                \
     X(WORKERS_NEEDED, "workers_needed", "workers needed", "workers")                               \
-    X(WORKER_CORES, "worker_cores", "cores one worker gets", "cores")                              \
+    X(WORKER_CORES, "worker_cores", "cores per worker", "cores")                                   \
     X(WORKER_QUEUED, "worker_queued", "share of time a worker was ready without a core", "ratio")  \
     X(TRAINING_QUEUED, "training_queued", "share of time the training was ready without a core",   \
       "ratio")                                                                                     \
     X(WORKER_THREADS, "worker_threads", "threads of one worker, at most", "threads")               \
-    X(SLOWEST_WORKER, "slowest_worker", "busy per batch of the slowest worker", "ms")              \
-    X(USUAL_WORKER, "usual_worker", "busy per batch of the usual worker", "ms")                    \
-    X(MAKE_TIME, "make_time", "time to make a batch", "ms")                                        \
-    X(SAMPLE_TIME, "sample_time", "time of a sample", "ms")                                        \
+    X(SLOWEST_WORKER, "slowest_worker", "time per batch of the slowest worker", "ms")              \
+    X(USUAL_WORKER, "usual_worker", "time per batch of the usual worker", "ms")                    \
+    X(MAKE_TIME, "make_time", "time per batch of a worker", "ms")                                  \
+    X(SAMPLE_TIME, "sample_time", "time per sample", "ms")                                         \
     X(FETCH_TIME, "fetch_time", "fetch per batch", "ms")                                           \
     X(COLLATE_TIME, "collate_time", "collate per batch", "ms")                                     \
     X(PICKLE_TIME, "pickle_time", "pickle per batch", "ms")                                        \
     X(UNPICKLE_TIME, "unpickle_time", "unpickle per batch", "ms")                                  \
     X(PIN_TIME, "pin_time", "pin per batch", "ms")                                                 \
-    X(PIPE_BYTES, "loader_view_pipe_bytes", "through the pipe per batch", "bytes")                 \
-    X(READ_SHARE, "read_share", "share of making spent blocked in reads", "ratio")                 \
-    X(FAULT_SHARE, "fault_share", "share of making spent on pages of mapped files", "ratio")       \
-    X(SAMPLE_READ_SHARE, "sample_read_share", "share of reads", "ratio")                           \
-    X(SAMPLE_DECODE_SHARE, "sample_decode_share", "share of decoding", "ratio")                    \
-    X(STORAGE_RATE, "storage_rate", "read from storage", "MB/s")                                   \
+    X(PIPE_BYTES, "loader_view_pipe_bytes", "bytes through the pipe per batch", "bytes")           \
+    X(READ_SHARE, "read_share", "share of making a batch spent in reads", "ratio")                 \
+    X(FAULT_SHARE, "fault_share", "share of making a batch spent on page faults", "ratio")         \
+    X(SAMPLE_READ_SHARE, "sample_read_share", "share of a sample spent in reads", "ratio")         \
+    X(SAMPLE_DECODE_SHARE, "sample_decode_share", "share of a sample spent in decoding", "ratio")  \
+    X(STORAGE_RATE, "storage_rate", "read rate", "MB/s")                                           \
     X(READ_CALLS, "read_calls", "read calls", "calls/s")                                           \
     X(MAJOR_FAULTS, "major_faults", "major faults", "faults/s")                                    \
     /* leat's own loader */                                                                        \
     X(THREADS_BUSY, "threads_busy", "share of time leat's threads were busy", "ratio")             \
-    X(ENGINE_THREADS, "engine_threads", "threads at work", "threads")                              \
+    X(ENGINE_THREADS, "engine_threads", "threads", "threads")                                      \
     X(ENGINE_READ_TIME, "engine_read_time", "read per batch", "ms")                                \
     X(ENGINE_LAYOUT_TIME, "engine_layout_time", "layout per batch", "ms")                          \
     X(ENGINE_ORDER_TIME, "engine_order_time", "order per batch", "ms")                             \
     X(REQUESTS_NOT_READY, "requests_not_ready", "requests that found no batch ready", "ratio")     \
-    X(WAIT_OUTSIDE_ENGINE, "wait_outside_engine", "share of the wait that is not the engine's",    \
+    X(WAIT_OUTSIDE_ENGINE, "wait_outside_engine", "share of the wait outside leat's threads",      \
       "ratio")                                                                                     \
-    X(THREAD_READ_RATE, "thread_read_rate", "read by a thread", "MB/s")                            \
+    X(THREAD_READ_RATE, "thread_read_rate", "read rate of one thread", "MB/s")                     \
     X(BATCHES_AHEAD, "batches_ahead", "batches ahead", "batches")                                  \
     /* the machine */                                                                              \
     X(IDLE_CORES, "idle_cores", "idle cores", "cores")                                             \
     X(FOREIGN_CORES, "foreign_cores", "cores used by other programs", "cores")                     \
-    X(READY_THREADS, "ready_threads", "running or ready threads a core", "threads")                \
+    X(READY_THREADS, "ready_threads", "running or ready threads per core", "threads")              \
     X(MACHINE_CPU, "machine_cpu", "machine CPU use", "ratio")                                      \
     X(RUN_CPU, "run_cpu", "CPU use of this run", "ratio")                                          \
     X(UTILIZATION, "utilization", "mean utilization", "ratio")                                     \
@@ -233,12 +233,12 @@ enum action {
     X(THROTTLED_SHARE, "throttled_share", "share of samples throttled", "ratio")                   \
     /* memory */                                                                                   \
     X(MEMORY_USED, "memory_used", "memory used", "bytes")                                          \
-    X(MEMORY_TOTAL, "memory_total", "memory in all", "bytes")                                      \
+    X(MEMORY_TOTAL, "memory_total", "total memory", "bytes")                                       \
     X(MEMORY_AVAILABLE, "memory_available", "memory available", "bytes")                           \
     X(CAPACITY, "capacity", "capacity", "bytes")                                                   \
     X(PEAK, "peak", "peak", "bytes")                                                               \
     X(PEAK_ALLOCATED, "peak_allocated", "peak allocated", "bytes")                                 \
-    X(PEAK_OF_RUN, "peak_of_run", "peak of the run", "bytes")                                      \
+    X(PEAK_OF_RUN, "peak_of_run", "peak memory of the run", "bytes")                               \
     X(PEAK_OF_MEDIAN_RANK, "peak_of_median_rank", "peak of the median rank", "bytes")              \
     X(GROWTH_PER_STEP, "growth_per_step", "growth per step", "bytes")                              \
     X(GROWTH, "growth", "growth", "bytes")                                                         \
@@ -248,7 +248,7 @@ enum action {
     /* processes */                                                                                \
     X(OPEN_FILES, "open_files", "open files", "files")                                             \
     X(KILLED_PROCESSES, "killed_processes", "processes killed by the kernel", "processes")         \
-    X(FAILED_PROCESSES, "failed_processes", "processes that failed so", "processes")               \
+    X(FAILED_PROCESSES, "failed_processes", "processes that failed with it", "processes")          \
     X(SILENT_PROCESSES, "silent_processes", "processes that could not report", "processes")        \
     X(REPORTING_PROCESSES, "reporting_processes", "processes that reported", "processes")          \
     X(TORCH_PROCESSES, "torch_processes", "processes that imported torch", "processes")            \

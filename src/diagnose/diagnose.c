@@ -86,7 +86,7 @@ int diagnose(const struct facts *facts, struct findings *ret_findings, struct le
     }
     if (list.failed) {
         findings_done(&list);
-        return err_set(err, -ENOMEM, "There is not enough memory to diagnose the run.");
+        return err_set(err, -ENOMEM, "Not enough memory to diagnose the run.");
     }
     assert(list.count > 0); /* BALANCED or INSUFFICIENT DATA speak when nobody else does */
     order(&list);

@@ -18,8 +18,8 @@ void rule_balanced(const struct facts *facts, struct findings *found)
     double wait = phase_share(r, PHASE_SYNC) + phase_share(r, PHASE_OTHER);
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     finding_say(f,
-                "No phase stands out: input %.0f %%, compute %.0f %%, waiting %.0f %% of the "
-                "step time.",
+                "No phase takes too much of the step time: input %.0f %%, compute %.0f %%, waiting "
+                "%.0f %%.",
                 100 * phase_share(r, PHASE_INPUT), 100 * compute, 100 * wait);
     finding_advise(f, ACTION_NOTHING, "Nothing needs to change.");
     note_missing_loader(f, facts);

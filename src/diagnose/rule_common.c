@@ -114,9 +114,9 @@ void note_missing_loader(struct finding *f, const struct facts *facts)
         if (facts->loaders[i].use != LOADER_EVAL)
             return;
     finding_argument(f, "loader=none");
-    finding_add_advice(f, "No DataLoader was seen, so the time to make batches is inside forward; "
-                          "to see it, put it into leat.phase(\"input\") or iterate over "
-                          "leat.wrap_loader(...).");
+    finding_add_advice(
+        f, "No DataLoader was seen, so forward includes the time to make batches. To measure it, "
+           "iterate over leat.wrap_loader(...) or make batches inside leat.phase(\"input\").");
 }
 
 void device_lines_place(struct finding *f, const struct device_lines *found,

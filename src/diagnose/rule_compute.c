@@ -30,24 +30,22 @@ void rule_compute(const struct facts *facts, struct findings *found)
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     if (share < COMPUTE_SHARE)
         finding_say(f,
-                    "The GPU is at work for %.0f %% of the time: what the step waits for is hidden "
-                    "behind it. The step takes %.2f ms.",
+                    "The GPU is busy %.0f %% of the time, so waiting on the host costs nothing. "
+                    "The step takes %.2f ms.",
                     100 * (1 - gpu.idle), r->kept_ms / (double)r->kept);
     else
-        finding_say(
-            f,
-            "Forward, backward and optimizer take %.0f %% of the step time; the largest is the "
-            "%s with %.2f ms of %.2f ms a step.",
-            100 * share, leat_phase_names[largest], phase_mean(r, largest),
-            r->kept_ms / (double)r->kept);
-    const char *advice = largest == PHASE_FORWARD
-                             ? "The input keeps up. To go faster, make the forward cheaper: "
-                               "torch.compile, lower precision, or a larger batch."
-                         : largest == PHASE_BACKWARD
-                             ? "The input keeps up. To go faster, make the backward cheaper: "
-                               "torch.compile, lower precision, or a larger batch."
-                             : "The input keeps up. To go faster, make the optimizer "
-                               "cheaper: fused=True or foreach=True where it has them.";
+        finding_say(f,
+                    "Forward, backward and optimizer take %.0f %% of the step time; the largest is "
+                    "%s with %.2f ms of %.2f ms per step.",
+                    100 * share, leat_phase_names[largest], phase_mean(r, largest),
+                    r->kept_ms / (double)r->kept);
+    const char *advice =
+        largest == PHASE_FORWARD    ? "The input is fast enough. To speed up forward, use "
+                                      "torch.compile, lower precision, or a larger batch."
+        : largest == PHASE_BACKWARD ? "The input is fast enough. To speed up backward, use "
+                                      "torch.compile, lower precision, or a larger batch."
+                                    : "The input is fast enough. To speed up the optimizer, use "
+                                      "fused=True or foreach=True if it supports them.";
     finding_advise(f, ACTION_SPEED_UP_PHASE, "%s", advice);
     finding_argument(f, "phase=%s", leat_phase_names[largest]);
     note_missing_loader(f, facts);

@@ -31,17 +31,21 @@ void rule_cpu(const struct facts *facts, struct findings *found)
                                      has_gpu ? SEVERITY_WARNING : SEVERITY_INFO);
     if (foreign) {
         finding_say(f,
-                    "The machine's cores were busy %.0f %% of the time: %.0f %% for this run, "
-                    "%.0f %% for other processes.",
+                    "The machine's cores were busy %.0f %% of the time: %.0f %% with this run, "
+                    "%.0f %% with other processes.",
                     100 * all, 100 * own, 100 * (all - own));
-        finding_advise(f, ACTION_STOP_PROCESSES, "Stop the other processes, or move the run.");
+        finding_advise(f, ACTION_STOP_PROCESSES,
+                       "Stop the other processes, or run on another machine.");
     } else {
-        finding_say(f, "The machine's cores were busy %.0f %% of the time, %.0f %% for this run%s.",
-                    100 * all, 100 * own, has_gpu ? "" : ", as is natural for training on the CPU");
-        finding_advise(f, has_gpu ? ACTION_FREE_CORES : ACTION_NOTHING,
-                       has_gpu ? "Free cores for feeding the GPU: fewer or cheaper DataLoader "
-                                 "workers, and torch.set_num_threads(1) in them."
-                               : "Nothing needs to change.");
+        finding_say(
+            f, "The machine's cores were busy %.0f %% of the time, %.0f %% with this run%s.",
+            100 * all, 100 * own, has_gpu ? "" : "; that is normal for training on the CPU");
+        finding_advise(
+            f, has_gpu ? ACTION_FREE_CORES : ACTION_NOTHING,
+            has_gpu
+                ? "Free CPU cores, so that the GPU gets its batches in time: use fewer DataLoader "
+                  "workers, cheaper transforms, or torch.set_num_threads(1) in the workers."
+                : "Nothing needs to change.");
     }
     finding_prove(f, EVIDENCE_MACHINE_CPU, all, "sys_samples");
     finding_prove(f, EVIDENCE_RUN_CPU, own, "sys_samples");

@@ -29,15 +29,16 @@ void rule_fd_limit(const struct facts *facts, struct findings *found)
     if (died)
         f->pid = died->pid;
     if (peak)
-        finding_say(f, "Process %lld had %lld of %lld possible files open (%.0f %%)%s.",
+        finding_say(f, "Process %lld had %lld files open; its limit is %lld (%.0f %%)%s.",
                     (long long)peak->pid, (long long)peak->fds, (long long)peak->fd_limit,
-                    100 * most, stopped ? ", and the run ended because of it" : "");
+                    100 * most, stopped ? ". The run ended because of it" : "");
     else
-        finding_say(f, "Process %lld could not open one more file: %s.", (long long)died->pid,
+        finding_say(f, "Process %lld could not open another file: %s.", (long long)died->pid,
                     died->exception);
     finding_advise(f, ACTION_RAISE_FD_LIMIT,
-                   "Raise the limit (ulimit -n 65536), or call torch.multiprocessing."
-                   "set_sharing_strategy(\"file_system\") before the loader is made.");
+                   "Raise the limit (ulimit -n 65536), or call "
+                   "torch.multiprocessing.set_sharing_strategy(\"file_system\") before you create "
+                   "the loader.");
     if (peak)
         finding_prove(f, EVIDENCE_OPEN_FILES, (double)peak->fds, "proc_samples WHERE pid = %lld",
                       (long long)peak->pid);

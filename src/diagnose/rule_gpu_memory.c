@@ -30,13 +30,14 @@ void rule_gpu_memory(const struct facts *facts, struct findings *found)
     int is_reserve = reserved >= RESERVE_SHARE * peak->memory_used;
     struct finding *f = findings_add(found, KIND_HIGH_GPU_MEM, SECTION_SYSTEM,
                                      is_reserve ? SEVERITY_INFO : SEVERITY_WARNING);
-    finding_say(f, "GPU %s had %.1f of %.1f GiB (%.0f %%) in use%s.", peak->gpu,
+    finding_say(f, "GPU %s used %.1f of %.1f GiB of memory (%.0f %%)%s.", peak->gpu,
                 peak->memory_used / GIB, peak->memory_total / GIB, 100 * worst,
-                is_reserve ? ", mostly torch's own reserve" : "");
-    finding_advise(f, is_reserve ? ACTION_NOTHING : ACTION_USE_LESS_DEVICE_MEMORY,
-                   is_reserve
-                       ? "Nothing needs to change: torch gives its reserve back before it fails."
-                       : "See what else is on the device (nvidia-smi), or use a smaller batch.");
+                is_reserve ? ", mostly memory that torch keeps in reserve" : "");
+    finding_advise(
+        f, is_reserve ? ACTION_NOTHING : ACTION_USE_LESS_DEVICE_MEMORY,
+        is_reserve
+            ? "Nothing needs to change: torch frees its reserve before an allocation fails."
+            : "Check which other processes use the GPU (nvidia-smi), or use a smaller batch.");
     finding_prove(f, EVIDENCE_MEMORY_USED, peak->memory_used, "gpu_samples WHERE gpu = '%s'",
                   peak->gpu);
     finding_prove(f, EVIDENCE_MEMORY_TOTAL, peak->memory_total, "gpu_samples WHERE gpu = '%s'",

@@ -31,10 +31,11 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
         return;
     const char *gpu = facts->gpu_samples[from].gpu;
     struct finding *f = findings_add(found, KIND_HIGH_GPU_TEMP, SECTION_SYSTEM, SEVERITY_WARNING);
-    finding_say(f, "GPU %s reached %.0f C and was near its limit in %.0f %% of the samples.", gpu,
+    finding_say(f, "GPU %s reached %.0f C. It was near its limit in %.0f %% of the samples.", gpu,
                 most, 100.0 * (double)hot / (double)n);
-    finding_advise(f, ACTION_CHECK_COOLING,
-                   "Check its cooling: air flow, fans and dust; a hot GPU lowers its clocks.");
+    finding_advise(
+        f, ACTION_CHECK_COOLING,
+        "Check the cooling of this GPU (air flow, fans, dust): a hot GPU lowers its clocks.");
     finding_prove(f, EVIDENCE_TEMPERATURE, most, "gpu_samples WHERE gpu = '%s'", gpu);
     finding_prove(f, EVIDENCE_TEMPERATURE_LIMIT, limit, "gpu_samples WHERE gpu = '%s'", gpu);
 }

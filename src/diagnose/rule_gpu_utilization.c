@@ -43,10 +43,10 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     struct finding *f =
         findings_add(found, mean < LOW ? KIND_LOW_GPU_UTILIZATION : KIND_MODERATE_GPU_UTILIZATION,
                      SECTION_SYSTEM, mean < LOW ? SEVERITY_WARNING : SEVERITY_INFO);
-    finding_say(f, "GPU %s was busy %.0f %% of the time on average; the step time is %s.", gpu,
-                100 * mean, verdict);
+    finding_say(f, "GPU %s was busy %.0f %% of the time; the step time is %s.", gpu, 100 * mean,
+                verdict);
     finding_advise(f, ACTION_FOLLOW_VERDICT,
-                   "Follow the step-time verdict %s: it says where the GPU waits.", verdict);
+                   "Follow the step-time verdict %s: it says what the GPU waits for.", verdict);
     finding_argument(f, "verdict=%s", verdict);
     finding_prove(f, EVIDENCE_UTILIZATION, mean, "gpu_samples WHERE gpu = '%s'", gpu);
 }

@@ -53,10 +53,10 @@ static double overlapped(double wall_ms, double h2d_ms)
 static void advise_pinned(struct finding *f, const char *at)
 {
     finding_advise(f, ACTION_COPY_ON_STREAM,
-                   "The batches are pinned. Copy the next one while the GPU computes, on a stream "
-                   "of its own: leat.DataLoader(..., device=\"cuda\") does; by hand, .to(device, "
-                   "non_blocking=True)%s%s inside torch.cuda.stream(...). Or send less: uint8 "
-                   "images, float16.",
+                   "The batches are pinned. Copy the next batch on its own CUDA stream while the "
+                   "GPU computes: leat.DataLoader(..., device=\"cuda\") does this; without it, "
+                   "call .to(device, non_blocking=True)%s%s inside torch.cuda.stream(...). Or copy "
+                   "fewer bytes: uint8 images, float16.",
                    at ? " at " : "", at ? at : "");
 }
 
@@ -84,25 +84,25 @@ static double advise_lines(struct finding *f, const struct device_lines *copies,
     const struct cuda_line *first = copies->lines[0];
     double saved_ms;
     if (copies->n >= MANY_COPIES && copies->bytes < SMALL_COPY_BYTES * copies->n) {
-        finding_advise(f, ACTION_MERGE_COPIES,
-                       "%s makes %.0f copies a step of %.0f bytes each: bring them into one tensor "
-                       "(torch.cat, collate_fn) and copy that, with pin_memory=True and "
-                       "non_blocking=True.",
-                       copies->at, copies->n, copies->bytes / copies->n);
+        finding_advise(
+            f, ACTION_MERGE_COPIES,
+            "%s makes %.0f copies of %.0f bytes per step: join them into one tensor (torch.cat, "
+            "collate_fn) and copy that with pin_memory=True and non_blocking=True.",
+            copies->at, copies->n, copies->bytes / copies->n);
         saved_ms = h2d_ms * (1 - 1 / copies->n);
     } else if (first->kind == CUDA_LINE_PAGEABLE_COPY) {
         finding_advise(f, ACTION_PIN_AND_OVERLAP,
-                       "%s copies pageable memory: use DataLoader(..., pin_memory=True) and, "
-                       "there, .to(device, non_blocking=True).",
+                       "%s copies pageable memory: use DataLoader(..., pin_memory=True), and "
+                       ".to(device, non_blocking=True) on that line.",
                        copies->at);
         finding_offer(f, ACTION_USE_LEAT_LOADER,
-                      "leat.DataLoader(..., device=\"cuda\") copies the next batch on a stream "
-                      "of its own, while the GPU computes.");
+                      "leat.DataLoader(..., device=\"cuda\") copies the next batch on its own CUDA "
+                      "stream while the GPU computes.");
         saved_ms = h2d_ms * (waiting + (1 - waiting) * (1 - 1 / PINNED_SPEEDUP));
     } else if (waiting > 0.5) {
         finding_advise(f, ACTION_COPY_ASYNC,
-                       "Python stops at %s until the copy is done, and the GPU then waits for "
-                       "Python: .to(device, non_blocking=True) there.",
+                       "Python waits at %s until the copy is done, and then the GPU waits for "
+                       "Python: use .to(device, non_blocking=True) on that line.",
                        copies->at);
         saved_ms = h2d_ms * waiting;
     } else {
@@ -117,8 +117,8 @@ static void say_share(struct finding *f, const struct device_lines *copies, doub
 {
     if (copies->count == 0) {
         finding_say(f,
-                    "Copies to the device hold up the step for %.0f %% of its time: %.2f ms of "
-                    "%.2f ms a step.",
+                    "Copies to the device delay the step by %.0f %% of its time: %.2f ms of %.2f "
+                    "ms per step.",
                     100 * f->share, h2d_ms, wall_ms);
         return;
     }
@@ -126,8 +126,8 @@ static void say_share(struct finding *f, const struct device_lines *copies, doub
                           ? "copies pageable memory"
                           : "waits for each copy (non_blocking=True is missing)";
     finding_say(f,
-                "Copies to the device hold up the step for %.0f %% of its time: %.2f ms of %.2f ms "
-                "a step. %s %s, %.3g MB a step.",
+                "Copies to the device delay the step by %.0f %% of its time: %.2f ms of %.2f ms "
+                "per step. %s %s, %.3g MB per step.",
                 100 * f->share, h2d_ms, wall_ms, copies->at, how, copies->bytes / 1e6);
 }
 
@@ -151,8 +151,8 @@ static double advise_loader(struct finding *f, const struct facts *facts,
         advise_pinned(f, NULL);
     else if (loader && loader->pin_memory == 1)
         finding_advise(f, ACTION_COPY_ASYNC,
-                       "Batches are pinned already: copy them with .to(device, "
-                       "non_blocking=True), and send smaller types (uint8 images, float16).");
+                       "The batches are pinned already: copy them with .to(device, "
+                       "non_blocking=True), and copy smaller types (uint8 images, float16).");
     else
         finding_advise(f, ACTION_PIN_AND_OVERLAP,
                        "Pin the batches and copy them without waiting: DataLoader(..., "

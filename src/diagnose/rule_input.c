@@ -19,7 +19,8 @@ void rule_input(const struct facts *facts, struct findings *found)
         return;
     f->share = share;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
-    finding_say(f, "Waiting for batches takes %.0f %% of the step time: %.2f ms of %.2f ms a step.",
+    finding_say(f,
+                "Waiting for batches takes %.0f %% of the step time: %.2f ms of %.2f ms per step.",
                 100 * share, input_ms, wall_ms);
     finding_prove(f, EVIDENCE_INPUT_SHARE, share, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_INPUT_TIME, input_ms, "steps WHERE id>>40 = %d", r->rank);

@@ -34,32 +34,31 @@ static void no_steps(const struct facts *facts, struct findings *found)
     const struct lost_fact *lost = lost_ranks(facts);
     struct finding *f = say(found);
     if (lost && (!spoke || !facts->torch[0])) {
-        finding_say(f, "No training step could be seen: %s", lost->why);
+        finding_say(f, "No training step was seen: %s", lost->why);
         finding_advise(f, ACTION_KEEP_PYTHONPATH,
-                       "Let the command inherit PYTHONPATH as `leat run` sets it: append to it "
-                       "instead of replacing it, and do not start Python with -I, -E or -S.");
+                       "Keep the PYTHONPATH that `leat run` sets: append to it instead of "
+                       "replacing it, and do not start Python with -I, -E or -S.");
         finding_prove(f, EVIDENCE_SILENT_PROCESSES, (double)lost->n, "lost WHERE what = 'ranks'");
     } else if (!spoke) {
-        finding_say(f, "No process of this run imported torch, so there are no training steps to "
-                       "judge.");
+        finding_say(f, "No process of this run imported torch, so there are no training steps.");
         finding_advise(f, ACTION_RUN_TRAINING,
-                       "Run a script that trains with PyTorch. If this one does, its Python "
-                       "could not load leat: see what `leat check` says of it.");
+                       "Run a script that trains with PyTorch. If this one does, its Python could "
+                       "not load leat: run `leat check`.");
         finding_prove(f, EVIDENCE_REPORTING_PROCESSES, 0, "processes WHERE recorded = 1");
     } else if (!facts->torch[0]) {
-        finding_say(f, "The script does not use torch, so there are no training steps to judge.");
+        finding_say(f, "The script does not use torch, so there are no training steps.");
         finding_advise(f, ACTION_RUN_TRAINING,
-                       "Run a script that trains with PyTorch, or mark the steps of any loop by "
-                       "calling leat.step() at the end of each.");
+                       "Run a script that trains with PyTorch, or call leat.step() at the end of "
+                       "each step of your loop.");
         finding_prove(f, EVIDENCE_TORCH_PROCESSES, 0, "processes WHERE torch IS NOT NULL");
     } else {
         finding_say(f,
                     "torch was imported, but no step was seen: no optimizer stepped and no "
-                    "DataLoader gave a batch%s%s.",
-                    spoke->missing[0] ? "; missing hooks: " : "", spoke->missing);
+                    "DataLoader returned a batch%s%s.",
+                    spoke->missing[0] ? "; hooks not installed: " : "", spoke->missing);
         finding_advise(f, ACTION_MARK_STEPS,
-                       "Let the script get as far as its training loop, or mark steps by calling "
-                       "leat.step() at the end of each.");
+                       "Let the script run until its training loop, or call leat.step() at the end "
+                       "of each step.");
         finding_prove(f, EVIDENCE_STEPS, 0, "steps");
     }
 }
@@ -68,12 +67,11 @@ static void too_few(const struct rank_facts *r, struct findings *found)
 {
     struct finding *f = say(found);
     finding_say(f,
-                "Only %lld of %lld steps can be judged (%lld were warm-up, %lld compiled); a "
-                "verdict needs %d.",
+                "Only %lld of %lld steps can be judged (%lld were warm-up, %lld compiled the "
+                "model); a verdict needs %d.",
                 (long long)r->kept, (long long)r->steps, (long long)r->warmup_steps,
                 (long long)r->compile_steps, LEAST_STEPS);
-    finding_advise(f, ACTION_RUN_LONGER,
-                   "Let it run for more steps: 20 or more give a full verdict.");
+    finding_advise(f, ACTION_RUN_LONGER, "Run more steps: a full verdict needs at least 20.");
     finding_prove(f, EVIDENCE_KEPT_STEPS, (double)r->kept, "steps WHERE id>>40 = %d", r->rank);
 }
 
@@ -81,14 +79,13 @@ static void too_short(const struct rank_facts *r, struct findings *found)
 {
     struct finding *f = say(found);
     double wall_ms = r->kept_ms / (double)r->kept;
-    finding_say(
-        f,
-        "A step takes %.3f ms, less than ten times leat's own cost of %.3f ms, so its parts "
-        "cannot be judged.",
-        wall_ms, r->cost_ms);
-    finding_advise(f, ACTION_LENGTHEN_STEPS,
-                   "Larger batches make steps long enough to judge; so does calling leat.step() "
-                   "once every few iterations.");
+    finding_say(f,
+                "A step takes %.3f ms. That is less than ten times leat's own cost of %.3f ms per "
+                "step, so its phases cannot be judged.",
+                wall_ms, r->cost_ms);
+    finding_advise(
+        f, ACTION_LENGTHEN_STEPS,
+        "Make steps longer: use larger batches, or call leat.step() once every few iterations.");
     finding_prove(f, EVIDENCE_STEP_TIME, wall_ms, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_LEAT_COST, r->cost_ms, "processes WHERE rank = %d AND role = 'main'",
                   r->rank);
@@ -103,12 +100,12 @@ static void missing_signal(const struct facts *facts, const struct rank_facts *r
             why = facts->procs[i].missing;
     struct finding *f = say(found);
     finding_say(f,
-                "Batches could not be seen in this run, so waiting for input cannot be told from "
-                "computing%s%s.",
+                "leat could not see when batches arrived, so it cannot separate waiting for input "
+                "from computing%s%s.",
                 why[0] ? ": " : "", why);
-    finding_advise(f, ACTION_MARK_INPUT,
-                   "Iterate over leat.wrap_loader(loader), or put the fetch into "
-                   "leat.phase(\"input\").");
+    finding_advise(
+        f, ACTION_MARK_INPUT,
+        "Iterate over leat.wrap_loader(loader), or fetch batches inside leat.phase(\"input\").");
     finding_prove(f, EVIDENCE_PROCESSES_WITHOUT_FETCH, 1, "processes WHERE pid = %lld",
                   (long long)r->pid);
 }

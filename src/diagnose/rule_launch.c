@@ -30,29 +30,28 @@ static void say_of_phase(struct finding *f, double idle, double wall_ms, const c
 {
     finding_say(
         f,
-        "Inside forward, backward and optimizer the GPU stands idle for %.0f %% of the time, "
-        "%.2f ms a step, while Python is at work between two launches; most of it in the %s "
-        "(%.0f %%).",
+        "During forward, backward and optimizer the GPU is idle for %.0f %% of the time, %.2f ms "
+        "per step, because Python works between two kernel launches; most of it in %s (%.0f %%).",
         100 * idle, idle * wall_ms, largest, 100 * largest_idle);
     finding_advise(f, ACTION_REDUCE_PYTHON,
-                   "Take out of the %s what is no work for the GPU (Python loops, numpy, logging, "
-                   "hooks), or do it while the GPU has work queued; torch.compile and CUDA graphs "
-                   "launch with less Python.",
+                   "Move work that is not for the GPU (Python loops, numpy, logging, hooks) out of "
+                   "%s, or do it while the GPU has queued work. torch.compile and CUDA graphs need "
+                   "less Python per launch.",
                    largest);
     finding_argument(f, "phase=%s", largest);
 }
 
 static void say_of_launches(struct finding *f, double idle, double wall_ms)
 {
-    finding_say(f,
-                "The GPU stands idle for %.0f %% of the time or more, %.2f ms a step, between "
-                "launches that follow each other closely: its kernels are done before Python has "
-                "launched the next.",
-                100 * idle, idle * wall_ms);
+    finding_say(
+        f,
+        "The GPU is idle for at least %.0f %% of the time, %.2f ms per step, between launches that "
+        "follow each other closely: each kernel ends before Python launches the next.",
+        100 * idle, idle * wall_ms);
     finding_advise(f, ACTION_LAUNCH_FEWER_KERNELS,
-                   "Fewer and larger kernels: torch.compile, CUDA graphs (mode="
-                   "\"reduce-overhead\"), a larger batch, fused=True or foreach=True for the "
-                   "optimizer, one operation in place of a Python loop over small tensors.");
+                   "Launch fewer and larger kernels: use torch.compile, CUDA graphs "
+                   "(mode=\"reduce-overhead\"), a larger batch, fused=True or foreach=True for the "
+                   "optimizer, or one operation instead of a Python loop over small tensors.");
 }
 
 void rule_launch(const struct facts *facts, struct findings *found)

@@ -245,27 +245,28 @@ static void tell(const struct growth *g, struct findings *found)
         snprintf(what, sizeof what, "Host memory of DataLoader worker %d of rank %d", g->worker_id,
                  g->rank->rank);
     if (g->steps_left >= 0 && g->steps_left < 1e7)
-        snprintf(soon, sizeof soon, "; it is full after about %.0f further steps", g->steps_left);
+        snprintf(soon, sizeof soon, ". It will be full after about %.0f further steps",
+                 g->steps_left);
     if (g->others > 0)
-        snprintf(more, sizeof more, "; %zu more like it", g->others);
+        snprintf(more, sizeof more, "; %zu more processes or devices show the same", g->others);
     f->rank = g->rank->rank;
     f->pid = g->pid;
     f->worker = g->worker_id;
     f->stops_run = ends_soon;
     finding_say(f, "%s grows by %.3g MiB every 100 steps, from %.0f to %.0f MiB%s%s%s.", what,
                 100 * g->slope / MIB, g->from / MIB, g->to / MIB, soon, more,
-                g->kind == WORKER ? " (copy-on-write growth: Python objects of the dataset are "
-                                    "copied into each worker as they are touched)"
+                g->kind == WORKER ? ". Cause: each worker copies the Python objects of the dataset "
+                                    "that it reads (copy-on-write)"
                                   : "");
     if (g->kind == WORKER)
         finding_advise(f, ACTION_STORE_IN_ARRAYS,
                        "Keep the dataset's index in arrays (NumPy, torch) instead of lists and "
-                       "dicts of Python objects, and do not cache samples in the workers.");
+                       "dicts, and do not cache samples in the workers.");
     else
-        finding_advise(f, ACTION_DROP_REFERENCES,
-                       "Look for tensors kept from step to step: losses summed without .item() "
-                       "or .detach(), outputs collected in a list, graphs kept by "
-                       "retain_graph=True.");
+        finding_advise(
+            f, ACTION_DROP_REFERENCES,
+            "Look for tensors that stay alive from step to step: losses summed without .item() or "
+            ".detach(), outputs collected in a list, graphs kept by retain_graph=True.");
     if (g->kind == GPU) {
         finding_argument(f, "device=%d", g->device);
         finding_prove(f, EVIDENCE_GROWTH_PER_STEP, g->slope,

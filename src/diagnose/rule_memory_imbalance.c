@@ -41,9 +41,9 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
         return;
     f->rank = rank;
     f->pid = facts->ranks[worst].pid;
-    finding_say(f, "Rank %d used %.1f GiB %s at the most, the median rank %.1f GiB: %.0f %% more.",
-                rank, peaks[worst] / GIB, subject->where, median / GIB, 100 * excess);
-    finding_advise(f, ACTION_INSPECT_RANK, "Look for what only rank %d keeps there: %s.", rank,
+    finding_say(f, "Rank %d used up to %.1f GiB %s, the median rank %.1f GiB: %.0f %% more.", rank,
+                peaks[worst] / GIB, subject->where, median / GIB, 100 * excess);
+    finding_advise(f, ACTION_INSPECT_RANK, "Look for data that only rank %d keeps there: %s.", rank,
                    subject->advice);
     finding_prove(f, EVIDENCE_PEAK, peaks[worst], "%s", subject->rows);
     finding_prove(f, EVIDENCE_PEAK_OF_MEDIAN_RANK, median, "%s", subject->rows);

@@ -35,7 +35,7 @@ static void on_device(const struct facts *facts, struct findings *found)
     finding_say(f, "Rank %d allocated %.1f of %.1f GiB (%.0f %%) on device %d.", peak->rank,
                 peak->allocated / GIB, capacity / GIB, 100 * ratio, peak->device);
     finding_advise(f, ACTION_USE_LESS_DEVICE_MEMORY,
-                   "The next larger batch or sequence fails. Make room: a smaller batch with "
+                   "A slightly larger batch or sequence would fail. Use a smaller batch with "
                    "gradient accumulation, activation checkpointing, or lower precision.");
     finding_prove(f, EVIDENCE_PEAK_ALLOCATED, peak->allocated,
                   "memory_samples WHERE rank = %d AND device = %d", peak->rank, peak->device);
@@ -82,8 +82,8 @@ static void on_host(const struct facts *facts, struct findings *found)
     finding_say(f, "The processes of the run used %.1f of %.1f GiB (%.0f %%) of host memory.",
                 peak / GIB, capacity / GIB, 100 * ratio);
     finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
-                   "A little more and the kernel kills a process. Use fewer DataLoader workers or "
-                   "a smaller prefetch_factor, or keep less of the dataset in memory.");
+                   "If memory runs out, the kernel kills a process. Use fewer DataLoader workers "
+                   "or a smaller prefetch_factor, or keep less of the dataset in memory.");
     finding_prove(f, EVIDENCE_PEAK_OF_RUN, peak, "proc_samples");
     finding_prove(f, EVIDENCE_CAPACITY, capacity, "sys_samples");
 }

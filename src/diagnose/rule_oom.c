@@ -40,16 +40,17 @@ static void by_kernel(const struct facts *facts, struct findings *found)
     f->confidence = counted ? 1 : 0.6;
     if (counted)
         finding_say(f,
-                    "The kernel killed a process of the run because memory ran out (%lld in all).",
+                    "The kernel killed a process of the run because memory ran out (killed "
+                    "processes: %lld).",
                     (long long)facts->oom_kills);
     else
         finding_say(f,
-                    "The run was killed with %.1f %% of memory left: most likely the kernel ended "
-                    "it because memory ran out.",
+                    "The run was killed when %.1f %% of memory was left: most likely the kernel "
+                    "killed it because memory ran out.",
                     100 * left);
     finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
                    "Use less host memory: fewer DataLoader workers, a smaller prefetch_factor, or "
-                   "a dataset that is not held in memory; or raise the limit.");
+                   "a dataset that is not kept in memory. Or raise the memory limit.");
     finding_prove(f, EVIDENCE_KILLED_PROCESSES, (double)facts->oom_kills,
                   "meta WHERE key = 'oom_kills'");
     if (last)
@@ -69,7 +70,7 @@ static void on_device(const struct facts *facts, struct findings *found)
     f->stops_run = 1;
     f->rank = p->rank;
     f->pid = p->pid;
-    finding_say(f, "The run ended because the device had no memory left: %s.", p->exception);
+    finding_say(f, "The run ended because the GPU had no free memory: %s.", p->exception);
     finding_advise(f, ACTION_USE_LESS_DEVICE_MEMORY,
                    "Use a smaller batch with gradient accumulation, activation checkpointing, or "
                    "lower precision.");

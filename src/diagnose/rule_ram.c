@@ -22,7 +22,7 @@ void rule_ram(const struct facts *facts, struct findings *found)
         return;
     struct finding *f = findings_add(found, KIND_HIGH_RAM, SECTION_SYSTEM,
                                      least <= CRITICAL ? SEVERITY_CRITICAL : SEVERITY_WARNING);
-    finding_say(f, "Only %.2f of %.1f GiB of memory were left at the worst moment (%.1f %%).",
+    finding_say(f, "At the lowest point only %.2f of %.1f GiB of memory were available (%.1f %%).",
                 worst->memory_available / GIB, worst->memory_total / GIB, 100 * least);
     finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
                    "Use fewer DataLoader workers or a smaller prefetch_factor, keep less data in "

@@ -31,12 +31,14 @@ void rule_shm(const struct facts *facts, struct findings *found)
     f->stops_run = stopped;
     if (peak)
         finding_say(f, "/dev/shm held %.0f of %.0f MiB (%.0f %%)%s.", peak->shm_used / MIB,
-                    peak->shm_total / MIB, 100 * most, stopped ? ", and a worker died of it" : "");
+                    peak->shm_total / MIB, 100 * most,
+                    stopped ? ", and a worker died because of it" : "");
     else
-        finding_say(f, "A DataLoader worker found no room in /dev/shm: %s.", died->exception);
+        finding_say(f, "A DataLoader worker failed because /dev/shm was full: %s.",
+                    died->exception);
     finding_advise(f, ACTION_RAISE_SHM,
-                   "Give the container more (docker run --shm-size=8g, or --ipc=host), or use "
-                   "fewer workers or a smaller prefetch_factor.");
+                   "Give the container more shared memory (docker run --shm-size=8g, or "
+                   "--ipc=host), or use fewer workers or a smaller prefetch_factor.");
     if (peak)
         finding_prove(f, EVIDENCE_SHM_USED, peak->shm_used, "sys_samples");
     if (died)

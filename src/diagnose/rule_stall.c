@@ -223,19 +223,19 @@ static const struct circumstance known[] = {
     {.text = "the first step after an evaluation",
      .action = ACTION_EVALUATE_LESS_OFTEN,
      .evidence = EVIDENCE_STALLS_AFTER_EVALUATION,
-     .advice = "Keep the training loader's workers and caches alive during evaluation, or evaluate "
-               "less often.",                                                                                         .rows = "steps WHERE flags & 8 AND id>>40 =",
+     .advice = "Keep the workers and caches of the training loader during evaluation, or evaluate "
+               "less often.",                                                                           .rows = "steps WHERE flags & 8 AND id>>40 =",
      .flag = STEP_AFTER_EVAL},
     {.text = "the start of worker processes",
      .action = ACTION_KEEP_WORKERS,
      .evidence = EVIDENCE_STALLS_AT_WORKER_START,
      .advice = "Keep the workers: DataLoader(..., persistent_workers=True).",
      .rows = "processes WHERE role = 'worker' AND rank ="                                        },
-    {.text = "major page faults (data read from storage, not from memory)",
+    {.text = "major page faults (data is read from storage)",
      .action = ACTION_CACHE_DATA,
      .evidence = EVIDENCE_STALLS_AT_PAGE_FAULTS,
-     .advice = "Keep the data in memory, or read it ahead: a smaller dataset on disk, or more "
-               "prefetch.", .rows = "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) ="                                          },
+     .advice = "Keep the data in memory, read it ahead with a larger prefetch_factor, or make the "
+               "dataset smaller.", .rows = "proc_samples WHERE (SELECT rank FROM processes p WHERE p.pid = proc_samples.pid) ="                                          },
 };
 
 /* The first circumstance that nearly all stalled steps share; NULL when there is none. */
@@ -266,26 +266,26 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
         snprintf(period, sizeof period, ", every %.0f steps (%.1f s)", s->gap_steps,
                  s->gap_ms / 1000);
     finding_say(f,
-                "%zu of %lld steps hold %.0f %% of the time: %.0f ms instead of %.2f ms each%s, "
+                "%zu of %lld steps take %.0f %% of the time: %.0f ms each instead of %.2f ms%s, "
                 "most of it in %s%s%s.",
                 s->count, (long long)r->kept, 100 * s->held_ms / r->kept_ms,
                 s->held_ms / (double)s->count, s->usual_ms, period, leat_phase_names[s->phase],
-                machine ? "; the training was ready to run and had no CPU"
-                : c     ? "; they coincide with "
+                machine ? ". The training was ready to run but got no CPU"
+                : c     ? ". They coincide with "
                         : "",
                 c ? c->text : "");
     if (machine)
         finding_advise(f, ACTION_NOTHING,
-                       "Other programs, or other virtual machines, had the CPU in those steps: "
-                       "nothing in the script to change.");
+                       "Other programs or virtual machines used the CPU in those steps. Nothing in "
+                       "the script needs to change.");
     else if (c)
         finding_advise(f, c->action, "%s", c->advice);
     else {
-        finding_advise(
-            f, ACTION_INSPECT_STEP,
-            "Look at what the script does in step %lld, where it takes %.0f ms in %s: it "
-            "is not the start of an epoch, a checkpoint or an evaluation.",
-            (long long)r->step[s->at[0]], r->wall_ms[s->at[0]], leat_phase_names[s->phase]);
+        finding_advise(f, ACTION_INSPECT_STEP,
+                       "Check what the script does in step %lld, which spends %.0f ms in %s. It is "
+                       "not the start of an epoch, a checkpoint or an evaluation.",
+                       (long long)r->step[s->at[0]], r->wall_ms[s->at[0]],
+                       leat_phase_names[s->phase]);
         finding_argument(f, "step=%lld", (long long)r->step[s->at[0]]);
     }
     finding_prove(f, EVIDENCE_STALLED_SHARE, s->held_ms / r->kept_ms,

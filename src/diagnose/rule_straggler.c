@@ -217,7 +217,7 @@ static void name_node(const struct crew *c, char *ret_text, size_t bytes)
 {
     ret_text[0] = 0;
     if ((size_t)c->facts->world_size > c->ranks && c->facts->node[0])
-        snprintf(ret_text, bytes, "; it runs on node %s", c->facts->node);
+        snprintf(ret_text, bytes, ". It runs on node %s", c->facts->node);
 }
 
 static void describe(const struct crew *c, size_t rank, const struct lateness *l, struct finding *f)
@@ -230,44 +230,44 @@ static void describe(const struct crew *c, size_t rank, const struct lateness *l
     name_node(c, node, sizeof node);
     if (l->cause >= 0)
         finding_say(f,
-                    "r%d %s was slower than median global rank (%.1f/%.1fms); the others wait %.1f "
-                    "ms a step for it, %.0f %% of their step, in %lld of %.0f steps%s.",
+                    "r%d %s was slower than median global rank (%.1f/%.1fms). The other ranks wait "
+                    "%.1f ms per step for it, %.0f %% of their step, in %lld of %.0f steps%s.",
                     r->rank, leat_phase_names[l->cause], l->own_ms, l->usual_ms, l->cost_ms,
                     100 * share, late, c->weight, node);
     else
         finding_say(f,
-                    "r%d was later than median global rank: the others wait %.1f ms a step for it, "
-                    "%.0f %% of their step, in %lld of %.0f steps; no single phase explains it "
-                    "(largest: %s, %.1f ms more)%s.",
+                    "r%d was later than median global rank: the other ranks wait %.1f ms per step "
+                    "for it, %.0f %% of their step, in %lld of %.0f steps. No single phase "
+                    "explains it (largest: %s, %.1f ms more)%s.",
                     r->rank, l->cost_ms, 100 * share, late, c->weight,
                     l->largest >= 0 ? leat_phase_names[l->largest] : "none", l->largest_ms, node);
     if (l->cause == PHASE_INPUT)
         explain_input(c->facts, r, l->own_ms, f);
     else if (l->cause == PHASE_H2D)
         finding_advise(f, ACTION_PIN_AND_OVERLAP,
-                       "Look at the copies to the device of rank %d: pin_memory=True and "
-                       "non_blocking=True, and a full-speed link to its GPU.",
+                       "Check the copies to the device of rank %d: use pin_memory=True and "
+                       "non_blocking=True, and check that its GPU has a full-speed link.",
                        r->rank);
     else if (l->cause == PHASE_OTHER)
-        finding_advise(f, ACTION_REDUCE_PHASE,
-                       "Rank %d does more than the others between backward and the next batch "
-                       "(logging, checkpoints, metrics): do it less often, or beside the "
-                       "training.",
-                       r->rank);
+        finding_advise(
+            f, ACTION_REDUCE_PHASE,
+            "Rank %d does more than the others between backward and the next batch (logging, "
+            "checkpoints, metrics): do this less often, or in a background thread.",
+            r->rank);
     else if (l->cause >= 0)
         finding_advise(f, ACTION_INSPECT_RANK,
-                       "Look at the %s of rank %d: work that only this rank does, a slower or "
-                       "throttled device, or a busy core.",
+                       "Check %s on rank %d: work that only this rank does, a slower or throttled "
+                       "device, or a busy core.",
                        leat_phase_names[l->cause], r->rank);
     else if (eval_ms > CAUSE_SHARE * l->cost_ms)
         finding_advise(f, ACTION_EVALUATE_ON_ALL_RANKS,
-                       "Rank %d alone evaluates, and the others wait in their next step: evaluate "
-                       "on all ranks, each a part.",
+                       "Only rank %d evaluates, and the others wait for it in their next step: "
+                       "evaluate a part of the data on each rank.",
                        r->rank);
     else
         finding_advise(f, ACTION_INSPECT_RANK,
                        "Compare rank %d with the others: its share of the data, its device, and "
-                       "what only this rank does.",
+                       "work that only this rank does.",
                        r->rank);
     if (l->cause >= 0 && l->cause != PHASE_INPUT)
         finding_argument(f, "phase=%s", leat_phase_names[l->cause]);

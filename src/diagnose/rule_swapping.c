@@ -36,11 +36,11 @@ void rule_swapping(const struct facts *facts, struct findings *found)
     struct finding *f = findings_add(found, KIND_SWAPPING, SECTION_SYSTEM,
                                      in >= CRITICAL_FACTOR * SWAP_BYTES_PER_S ? SEVERITY_CRITICAL
                                                                               : SEVERITY_WARNING);
-    finding_say(f, "Memory is being swapped: %.1f MiB/s in and %.1f MiB/s out over the run.",
+    finding_say(f, "The machine swaps memory: %.1f MiB/s in and %.1f MiB/s out on average.",
                 in / MIB, out / MIB);
     finding_advise(f, ACTION_USE_LESS_HOST_MEMORY,
-                   "Make the run fit into memory: fewer DataLoader workers, a smaller "
-                   "prefetch_factor, less data held, or fewer other processes.");
+                   "Use less memory: fewer DataLoader workers, a smaller prefetch_factor, less "
+                   "data kept in memory, or fewer other processes.");
     finding_prove(f, EVIDENCE_SWAPPED_IN, in, "sys_samples");
     finding_prove(f, EVIDENCE_SWAPPED_OUT, out, "sys_samples");
 }

@@ -50,7 +50,7 @@ static void judge(const struct facts *facts, size_t from, size_t to, struct find
     if (!f)
         return;
     f->stops_run = share >= SLOWING_SHARE;
-    finding_say(f, "GPU %s lowered its clocks in %.0f %% of the samples; the reason is %s.", gpu,
+    finding_say(f, "GPU %s lowered its clocks in %.0f %% of the samples. Reason: %s.", gpu,
                 100 * share, reason);
     int thermal = strstr(reason, "therm") != NULL;
     finding_advise(f, thermal ? ACTION_CHECK_COOLING : ACTION_CHECK_POWER, "%s",

@@ -96,9 +96,8 @@ static void name_other(struct finding *f, const struct facts *facts, const struc
     if (span.is_span && span.ms >= unnamed_ms && span.is_checkpoint) {
         finding_advise(
             f, ACTION_SAVE_LESS_OFTEN,
-            "Saving checkpoints (torch.save) is the largest part. Save less often, or in "
-            "a background thread from a copy of the state (torch.distributed."
-            "checkpoint.async_save).");
+            "Saving checkpoints (torch.save) is the largest part. Save less often, or save a copy "
+            "of the state in a background thread (torch.distributed.checkpoint.async_save).");
     } else if (span.is_span && span.ms >= unnamed_ms) {
         finding_advise(f, ACTION_REDUCE_PHASE,
                        "The phase \"%s\" is the largest part: do it less often, or outside the "
@@ -107,10 +106,9 @@ static void name_other(struct finding *f, const struct facts *facts, const struc
         finding_argument(f, "phase=%s", span.name);
     } else {
         finding_advise(f, ACTION_MARK_PHASES,
-                       "It is lost outside of fetch, forward, backward and optimizer step: "
-                       "between backward and optimizer, or after the optimizer (logging, "
-                       "metrics, printing, .cpu()). Mark suspects with leat.phase(\"name\") to "
-                       "see which.");
+                       "The time is outside of fetch, forward, backward and optimizer step: "
+                       "between backward and optimizer, or after the optimizer (logging, metrics, "
+                       "printing, .cpu()). Put leat.phase(\"name\") around suspects to find it.");
         note_missing_loader(f, facts);
     }
     prove_span(f, r, &span);
@@ -122,14 +120,14 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
     struct part span = largest_span(facts, r, 1);
     if (span.ms >= 0.5 * sync_ms) {
         finding_advise(f, ACTION_REDUCE_PHASE,
-                       "Most of it is spent in %s: call it less often, or let it overlap with the "
-                       "backward (DistributedDataParallel does).",
+                       "Most of it is spent in %s: call it less often, or let it overlap with "
+                       "backward (DistributedDataParallel does this).",
                        span.name);
         finding_argument(f, "phase=%s", span.name);
     } else
         finding_advise(f, ACTION_AVOID_SYNC,
-                       "It is spent waiting for the device or for other ranks: avoid .item(), "
-                       ".cpu() and synchronize() in every step.");
+                       "The step waits for the device or for other ranks: avoid .item(), .cpu() "
+                       "and synchronize() in every step.");
     prove_span(f, r, &span);
 }
 
@@ -154,15 +152,14 @@ static int tell_lines(struct finding *f, const struct facts *facts, const struct
     if (waits.n >= 1.5)
         snprintf(often, sizeof often, "%.3g times", waits.n);
     finding_say(f,
-                "%s waits for the GPU %s a step; until Python has launched something new "
-                "the GPU then stands idle, for %.0f %% of the step time: %.2f ms of %.2f ms.",
+                "%s waits for the GPU %s per step. After each wait the GPU is idle until Python "
+                "launches new work: %.0f %% of the step time, %.2f ms of %.2f ms.",
                 waits.at, often, 100 * f->share, idle_ms, wall_ms);
-    finding_advise(
-        f, ACTION_AVOID_SYNC,
-        "At %s do without .item(), .cpu(), print(), synchronize() and barrier(): keep the "
-        "value on the GPU (.detach()) and read it every 50 steps or so%s%s%s.",
-        waits.at, copies.count ? "; copies that are waited for do the same harm, at " : "",
-        copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
+    finding_advise(f, ACTION_AVOID_SYNC,
+                   "At %s avoid .item(), .cpu(), print(), synchronize() and barrier(): keep the "
+                   "value on the GPU (.detach()) and read it about every 50 steps%s%s%s.",
+                   waits.at, copies.count ? "; copies that wait have the same effect, at " : "",
+                   copies.at, copies.count ? " (pin_memory=True, non_blocking=True)" : "");
     finding_argument(f, "at=%s", waits.at);
     finding_prove(f, EVIDENCE_WAITS, waits.n, "cuda_lines WHERE pid = %lld", (long long)r->pid);
     device_lines_place(f, &waits, r, "the waits for the GPU");
@@ -201,11 +198,11 @@ void rule_wait(const struct facts *facts, struct findings *found)
         return;
     finding_say(f,
                 "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "
-                "%.2f ms a step, the largest part %s (%.2f ms).",
+                "%.2f ms per step. The largest part is %s (%.2f ms).",
                 100 * share, share < host_share ? share * wall_ms : sync_ms + other_ms, wall_ms,
                 is_named  ? span.name
                 : in_sync ? "waiting for the device or for other ranks"
-                          : "outside of every known phase",
+                          : "outside of all known phases",
                 is_named  ? span.ms
                 : in_sync ? sync_ms
                           : unnamed_ms);

@@ -2,6 +2,7 @@
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
 -- predicts: num_workers=5,persistent_workers=True
 -- action: set_loader num_workers=5,persistent_workers=True
+-- evidence: workers_needed 5
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;

@@ -1,6 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = PER_SAMPLE_OVERHEAD
-# e2e: says = fetched one by one for each batch.*BatchSampler\(RandomSampler\(ds\), 4096, True\), batch_size=None
+# e2e: says = fetched one by one.*BatchSampler\(RandomSampler\(ds\), 4096, True\), batch_size=None
 # e2e: forbid = WAIT_HEAVY
 # e2e: cores = all
 """Tensors in memory, fetched one by one and stacked again, 4096 to a batch."""

@@ -1,6 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: cause = SLOW_HANDOVER
-# e2e: says = Handing a batch over takes.*a few large tensors: no Python lists, dicts
+# e2e: says = Handing over a batch takes.*a few large tensors: no Python lists, dicts
 # e2e: forbid = WAIT_HEAVY
 # e2e: cores = all
 """Batches of a hundred thousand small dictionaries: quick to look up, slow to pickle and unpickle."""

@@ -1,5 +1,5 @@
 # e2e: expect = H2D_BOUND
-# e2e: says = stream of its own
+# e2e: says = own CUDA stream
 # e2e: forbid = INPUT_BOUND, WAIT_HEAVY, LAUNCH_BOUND
 """Pinned batches and non_blocking=True: the host waits for nothing, and still the copies of 268 MB
 stand on the stream that computes, where nothing else goes on meanwhile."""

@@ -1,6 +1,6 @@
 # e2e: expect = H2D_BOUND
 # e2e: line = boxes = [b.to("cuda") for b in boxes]
-# e2e: says = small_copies\.py:\d+.*copies a step
+# e2e: says = small_copies\.py:\d+.*copies of
 # e2e: forbid = INPUT_BOUND, WAIT_HEAVY
 """The boxes of every image are a tensor of their own: 200 copies of some 100 bytes a step, each of
 which the host waits for."""
