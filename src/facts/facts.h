@@ -242,8 +242,9 @@ enum { FACTS_PROCESS = -1, FACTS_WORKERS = -2, FACTS_ALL = -3 };
 struct part_stats { /* of one occurrence, ms (READY: a count); NaN when it never happened */
     double n, total, mean, median, p90, p99, max, bytes;
 };
-void facts_part(const struct facts *facts, int64_t pid, int loader, int worker, enum leat_part part,
-                struct part_stats *ret_stats);
+/* Returns how many rows it read. */
+size_t facts_part(const struct facts *facts, int64_t pid, int loader, int worker,
+                  enum leat_part part, struct part_stats *ret_stats);
 /* The quantiles 0.5/n, 1.5/n ...: `n` equally likely values. 0 when there are none. */
 int facts_part_quantiles(const struct facts *facts, int64_t pid, int loader, int worker,
                          enum leat_part part, size_t n, double *ret_values);

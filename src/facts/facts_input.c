@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,68 @@ static int matches(const struct wanted *w, int64_t pid, int loader, int worker)
            (w->worker == FACTS_WORKERS && worker != FACTS_PROCESS);
 }
 
+/* Rows that the queries above have sorted by pid, loader and worker. A run of many epochs has tens
+ * of thousands of them, and each worker asks for its own. */
+struct sorted_rows {
+    const void *items;
+    size_t count, size;
+    struct row_key (*key_of)(const void *item);
+};
+struct row_key {
+    int64_t pid;
+    int loader, worker;
+};
+
+static struct row_key key_of_part(const void *item)
+{
+    const struct input_part *p = item;
+    return (struct row_key){p->pid, p->loader, p->worker};
+}
+
+static struct row_key key_of_bin(const void *item)
+{
+    const struct input_bin *b = item;
+    return (struct row_key){b->pid, b->loader, b->worker};
+}
+
+static int is_before(struct row_key a, struct row_key b)
+{
+    return a.pid != b.pid         ? a.pid < b.pid
+           : a.loader != b.loader ? a.loader < b.loader
+                                  : a.worker < b.worker;
+}
+
+/* The first row that is not before `key`. */
+static size_t first_from(const struct sorted_rows *rows, struct row_key key)
+{
+    size_t low = 0, high = rows->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (is_before(rows->key_of((const char *)rows->items + middle * rows->size), key))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The rows of a loader: of one worker, or of all that `matches` chooses from. */
+static void range_of(const struct sorted_rows *rows, const struct wanted *w, int loader,
+                     size_t *ret_from, size_t *ret_to)
+{
+    int one = w->worker != FACTS_ALL && w->worker != FACTS_WORKERS;
+    struct row_key first = {w->pid, loader, one ? w->worker : INT_MIN};
+    struct row_key next = {w->pid, one ? loader : loader + 1, one ? w->worker + 1 : INT_MIN};
+    *ret_from = first_from(rows, first);
+    *ret_to = first_from(rows, next);
+}
+
+/* How many ranges hold the rows of `w`: those of the loader, and those of an unknown one. */
+static int ranges(const struct wanted *w)
+{
+    return w->with_unknown && w->loader != -1 ? 2 : 1;
+}
+
 enum { BINS = 2304 }; /* as in the store: ln(2^64) / ln(1.02) = 2240 */
 
 static double bin_value(enum leat_part part, int bin)
@@ -123,14 +186,20 @@ static double bin_value(enum leat_part part, int bin)
 static double merge_bins(const struct facts *f, const struct wanted *w, enum leat_part part,
                          double merged[static BINS])
 {
+    const struct sorted_rows rows = {f->input_bins, f->input_bin_count, sizeof *f->input_bins,
+                                     key_of_bin};
     double total = 0;
     memset(merged, 0, BINS * sizeof *merged);
-    for (size_t i = 0; i < f->input_bin_count; i++) {
-        const struct input_bin *b = &f->input_bins[i];
-        if (b->part != part || !(b->n > 0) || !matches(w, b->pid, b->loader, b->worker))
-            continue;
-        merged[b->bin < 0 ? 0 : b->bin < BINS ? b->bin : BINS - 1] += b->n;
-        total += b->n;
+    for (int k = 0; k < ranges(w); k++) {
+        size_t i, to;
+        range_of(&rows, w, k ? -1 : w->loader, &i, &to);
+        for (; i < to; i++) {
+            const struct input_bin *b = &f->input_bins[i];
+            if (b->part != part || !(b->n > 0) || !matches(w, b->pid, b->loader, b->worker))
+                continue;
+            merged[b->bin < 0 ? 0 : b->bin < BINS ? b->bin : BINS - 1] += b->n;
+            total += b->n;
+        }
     }
     return total;
 }
@@ -145,20 +214,27 @@ static double quantile(const double merged[static BINS], double total, enum leat
     return NAN;
 }
 
-void facts_part(const struct facts *f, int64_t pid, int loader, int worker, enum leat_part part,
-                struct part_stats *ret)
+size_t facts_part(const struct facts *f, int64_t pid, int loader, int worker, enum leat_part part,
+                  struct part_stats *ret)
 {
+    const struct sorted_rows rows = {f->input_parts, f->input_part_count, sizeof *f->input_parts,
+                                     key_of_part};
+    size_t read = 0;
     struct wanted w = want(f, pid, loader, worker);
     struct part_stats s = {0, 0, NAN, NAN, NAN, NAN, NAN, 0};
     double merged[BINS];
-    for (size_t i = 0; i < f->input_part_count; i++) {
-        const struct input_part *p = &f->input_parts[i];
-        if (p->part != part || p->n <= 0 || !matches(&w, p->pid, p->loader, p->worker))
-            continue;
-        s.n += (double)p->n;
-        s.total += p->total_ms;
-        s.bytes += p->bytes > 0 ? p->bytes : 0;
-        s.max = isnan(s.max) || p->max_ms > s.max ? p->max_ms : s.max;
+    for (int k = 0; k < ranges(&w); k++) {
+        size_t i, to;
+        range_of(&rows, &w, k ? -1 : w.loader, &i, &to);
+        for (read += to - i; i < to; i++) {
+            const struct input_part *p = &f->input_parts[i];
+            if (p->part != part || p->n <= 0 || !matches(&w, p->pid, p->loader, p->worker))
+                continue;
+            s.n += (double)p->n;
+            s.total += p->total_ms;
+            s.bytes += p->bytes > 0 ? p->bytes : 0;
+            s.max = isnan(s.max) || p->max_ms > s.max ? p->max_ms : s.max;
+        }
     }
     if (s.n > 0)
         s.mean = s.total / s.n;
@@ -169,6 +245,7 @@ void facts_part(const struct facts *f, int64_t pid, int loader, int worker, enum
         s.p99 = quantile(merged, total, part, 0.99);
     }
     *ret = s;
+    return read;
 }
 
 int facts_part_quantiles(const struct facts *f, int64_t pid, int loader, int worker,
