@@ -171,8 +171,8 @@ static int make_padded(const struct field_layout *layout, struct slot *slot, uin
     if ((over && __builtin_add_overflow(longest, layout->multiple - over, &longest)) ||
         __builtin_mul_overflow((uint64_t)longest, layout->row_bytes, &sample_bytes) ||
         __builtin_mul_overflow(sample_bytes, (uint64_t)slot->batch.samples, &bytes))
-        bytes = UINT64_MAX; /* more than any room has */
-    uint8_t *to = room_get(&slot->room, bytes);
+        bytes = UINT64_MAX; /* more than any arena has */
+    uint8_t *to = arena_alloc(&slot->arena, bytes);
     if (!to)
         return -ENOMEM;
     slot->shown[f] = to;
@@ -195,8 +195,8 @@ static int make_joined(const struct field_layout *layout, struct slot *slot, uin
     for (int64_t i = 0; i < slot->batch.samples; i++)
         too_many |= __builtin_add_overflow(items, slot->lengths[f][i], &items);
     if (too_many || __builtin_mul_overflow((uint64_t)items, layout->row_bytes, &bytes))
-        bytes = UINT64_MAX; /* more than any room has */
-    uint8_t *to = room_get(&slot->room, bytes);
+        bytes = UINT64_MAX; /* more than any arena has */
+    uint8_t *to = arena_alloc(&slot->arena, bytes);
     if (!to)
         return -ENOMEM;
     slot->shown[f] = to;

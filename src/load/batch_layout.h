@@ -5,7 +5,7 @@
  *     PAD      a a a | b . . | c c .  samples x the longest, the rest filled with a value
  *     CONCAT   a a a b c c            one behind the other
  *
- * The result is made in the slot's room, once all samples of the batch are there.
+ * The result is made in the slot's arena, once all samples of the batch are there.
  */
 #ifndef LEAT_LOAD_BATCH_LAYOUT_H
 #define LEAT_LOAD_BATCH_LAYOUT_H
@@ -33,7 +33,7 @@ int layout_init(struct batch_layout *layout, const struct leat_source *source,
                 const struct leat_layout *all, const struct leat_layout *each,
                 struct leat_err *err);
 
-/* Sets what the batch of `samples` rows shows. 0, or -ENOMEM when the room has no more. */
+/* Sets what the batch of `samples` rows shows. 0, or -ENOMEM when the arena has no more. */
 int layout_make(const struct batch_layout *layout, struct slot *slot);
 
 /* Bytes of the samples in the variable fields, without padding. */

@@ -33,7 +33,7 @@ static inline uint64_t block_round_up(uint64_t bytes)
     return (bytes + BLOCK_ALIGN_BYTES - 1) / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES;
 }
 
-/* What all slots of a loader, and the rooms in them, may take together. */
+/* What all slots of a loader, and their arenas, may take together. */
 struct budget {
     _Atomic uint64_t used_bytes;
     uint64_t most_bytes; /* set once */

@@ -2,11 +2,11 @@
 #include "load/buckets.h"
 
 #include "base/mem.h"
-#include "load/sampler.h"
+#include "load/epoch_order.h"
 
 #include <stdlib.h>
 
-#define STREAM_SEQUENCE 64 /* of random_at(), beyond those of sampler.c */
+#define STREAM_SEQUENCE 64 /* of random_at(), beyond those of epoch_order.c */
 
 struct sample {
     int64_t length, index;
@@ -82,7 +82,7 @@ struct cutting {
     struct buckets *b;
     const struct buckets_options *options;
     const int64_t *lengths;
-    struct sampler order;
+    struct epoch_order order;
     struct sample *window; /* owned */
     size_t capacity;       /* of b->starts */
 };
@@ -100,7 +100,7 @@ static int add_start(struct cutting *c, int64_t start)
 static int cut_window(struct cutting *c, int64_t first, int64_t count)
 {
     int64_t *indices = c->b->indices + first;
-    sampler_fill(&c->order, first, (size_t)count, indices);
+    epoch_order_fill(&c->order, first, (size_t)count, indices);
     for (int64_t i = 0; i < count; i++)
         c->window[i] = (struct sample){c->lengths[indices[i]], indices[i], i};
     qsort(c->window, (size_t)count, sizeof *c->window, longer_first);
@@ -162,8 +162,8 @@ int buckets_init(struct buckets *b, const int64_t *lengths, int64_t count,
         return failed;
     struct cutting c = {.b = b, .options = &o, .lengths = lengths};
     int64_t window = window_of(&o, count);
-    sampler_init(&c.order, o.shuffle ? LEAT_ORDER_FULL : LEAT_ORDER_SEQUENTIAL, count, o.seed,
-                 epoch, 1, 1, 1);
+    epoch_order_init(&c.order, o.shuffle ? LEAT_ORDER_FULL : LEAT_ORDER_SEQUENTIAL, count, o.seed,
+                     epoch, 1, 1, 1);
     b->samples = o.max_tokens ? count : count - count % o.batch_size;
     b->indices = mem_alloc_array((size_t)count, sizeof *b->indices);
     c.window = mem_alloc_array((size_t)min64(window, count), sizeof *c.window);

@@ -31,10 +31,10 @@ static void take_over(struct leat_loader *l)
     for (size_t i = 0; i < l->slots_count; i++) {
         struct slot *slot = l->slots[i];
         slot->running = 0;
-        room_after_fork(&slot->room);
+        arena_after_fork(&slot->arena);
         if (slot->block.memory) {
             l->with_memory++;
-            atomic_fetch_add(&l->budget.used_bytes, l->slot_bytes + slot->room.cost_bytes);
+            atomic_fetch_add(&l->budget.used_bytes, l->slot_bytes + slot->arena.cost_bytes);
         }
         if (slot->state == SLOT_HELD && atomic_load(&slot->refs) > 0) {
             l->held++;
@@ -47,7 +47,7 @@ static void take_over(struct leat_loader *l)
         l->resting += slot->state == SLOT_FREE;
     }
     l->next_begin = l->next_deliver;
-    l->told.ahead = 0; /* the child's recorder knows nothing of this loader */
+    l->reported.ahead = 0; /* the child's recorder knows nothing of this loader */
 }
 
 void engine_enter(struct leat_loader *l)
@@ -81,7 +81,7 @@ static struct slot *make_slot(struct leat_loader *l)
     if (!slot)
         return NULL;
     slot->loader = l;
-    room_init(&slot->room, &l->budget);
+    arena_init(&slot->arena, &l->budget);
     l->slots[l->slots_count++] = slot;
     return slot;
 }
@@ -137,20 +137,20 @@ static struct slot *find_slot(struct leat_loader *l)
     return NULL;
 }
 
-/* What the room of a slot may still come to take. */
-static uint64_t room_lacking(const struct leat_loader *l, const struct slot *slot)
+/* What the arena of a slot may still grow by. */
+static uint64_t arena_lacking(const struct leat_loader *l, const struct slot *slot)
 {
-    uint64_t has = atomic_load_explicit(&slot->room.cost_bytes, memory_order_relaxed);
-    return has < l->room_most_bytes ? l->room_most_bytes - has : 0;
+    uint64_t has = atomic_load_explicit(&slot->arena.cost_bytes, memory_order_relaxed);
+    return has < l->arena_max_bytes ? l->arena_max_bytes - has : 0;
 }
 
 /* Whether one more batch will fit, as far as the batches so far tell. */
-static int has_room(const struct leat_loader *l)
+static int fits_budget(const struct leat_loader *l)
 {
     uint64_t bytes = atomic_load(&l->budget.used_bytes);
-    bytes += l->free ? room_lacking(l, l->free) : l->slot_bytes + l->room_most_bytes;
+    bytes += l->free ? arena_lacking(l, l->free) : l->slot_bytes + l->arena_max_bytes;
     for (const struct slot *slot = l->flights; slot; slot = slot->next)
-        bytes += room_lacking(l, slot);
+        bytes += arena_lacking(l, slot);
     return bytes <= l->budget.most_bytes;
 }
 
@@ -168,7 +168,7 @@ static void begin_flight(struct leat_loader *l, struct slot *slot)
     slot->pieces = (slot->batch.samples + l->piece - 1) / l->piece;
     slot->claimed = slot->finished = 0;
     slot->ready = slot->laid_out = slot->copied = 0;
-    room_reset(&slot->room);
+    arena_reset(&slot->arena);
     slot->read_ns = 0;
     slot->bad_count = 0;
     slot->bad_lost = 0;
@@ -185,7 +185,7 @@ void engine_begin_flights(struct leat_loader *l)
     if (l->device && !device_usable(l->device))
         return; /* a child: its slots are not even mapped */
     while (l->flying < most && engine_has_more(l)) {
-        if (l->flying && !has_room(l))
+        if (l->flying && !fits_budget(l))
             break;
         struct slot *slot = find_slot(l);
         if (!slot)

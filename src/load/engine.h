@@ -10,9 +10,9 @@
  *     held     slots the consumer has; the last unref() brings them back to `free`
  *
  * Samples of different length. What they take is known only when they are there, so a batch may
- * find that the budget has no room for it (slot.room.starved), most likely because others were made
- * ahead of it. Then next() gives those up and makes it alone (loader.c). Where a batch is begun,
- * the largest one so far says what it will take, so that this is rare.
+ * find that the budget is too small for it (slot.arena.refused), most likely because others were
+ * made ahead of it. Then next() gives those up and makes it alone (loader.c). Where a batch is
+ * begun, the largest one so far says what it will take, so that this is rare.
  *
  * Who does what. Flights are begun, delivered and forgotten, and slots are made, by the consumer's
  * calls alone; threads only count pieces, and unref() only moves one slot. So whenever the
@@ -39,7 +39,7 @@
 #include "load/batch_layout.h"
 #include "load/device/device_rows.h"
 #include "load/pace.h"
-#include "load/sampler.h"
+#include "load/epoch_order.h"
 #include "load/slot.h"
 #include "load/source.h"
 
@@ -62,8 +62,8 @@ struct leat_loader {
     struct leat_loader_options options;
     struct slot_layout layout;
     struct batch_layout layouts; /* of the variable fields */
-    uint64_t slot_bytes;         /* without a room */
-    int64_t most_slots;          /* that the budget allows, without rooms */
+    uint64_t slot_bytes;         /* without an arena */
+    int64_t most_slots;          /* that the budget allows, without arenas */
     int64_t piece;               /* samples of a piece of work */
     struct device *device;       /* owned; NULL: batches stay in the memory of the CPU */
     struct device_rows rows;     /* the source on the device; zeros: it stays where it is */
@@ -74,7 +74,7 @@ struct leat_loader {
     atomic_int stopped; /* leat_loader_stop() */
     atomic_long refs;   /* one of the handle, one of each held batch */
 
-    struct budget budget; /* has an atomic: threads take room of it */
+    struct budget budget; /* has an atomic: taken from by threads */
 
     pthread_mutex_t lock;
     pthread_cond_t work;  /* a piece can be claimed, or threads must end */
@@ -88,7 +88,7 @@ struct leat_loader {
     int flying, resting, aside;          /* flights; free slots; the last of these, kept back */
     int64_t with_memory;                 /* slots that are not EMPTY */
     int64_t held;                        /* slots the consumer has */
-    uint64_t room_most_bytes;            /* of the rooms of batches so far */
+    uint64_t arena_max_bytes;            /* of the largest arena so far */
     struct leat_err device_err;          /* why the device had no memory for one more slot */
     int closed;                          /* the handle is gone: slots free themselves */
     int ending;                          /* threads must end */
@@ -96,21 +96,21 @@ struct leat_loader {
     struct engine_thread threads[ENGINE_MOST_THREADS];
     uint64_t first_start_ns;
     struct pace pace;
-    struct leat_loader_stats stats, told; /* told: what the recorder knows of them */
-    struct leat_loader_error *errors;     /* the first LEAT_ERRORS_KEPT */
+    struct leat_loader_stats stats, reported; /* reported: to the recorder */
+    struct leat_loader_error *errors;         /* the first LEAT_ERRORS_KEPT */
     size_t errors_count, errors_capacity;
 
     /* Written by the consumer's calls alone, under the lock and while no piece is claimed where
-     * threads read it too (epoch, sampler, given). */
+     * threads read it too (epoch, epoch_order, given). */
     uint64_t epoch;
-    int begun;    /* an epoch was started or resumed */
-    int over;     /* next() has said so */
-    int follows;  /* it is the one after the last, in the same order */
-    int foreseen; /* all of it was delivered: what flies is of the one after it */
-    struct leat_loader_state before; /* foreseen: where the loader stands until that is started */
-    int alone;          /* one flight at a time: the first one needs all the room there is */
+    int begun;      /* an epoch was started or resumed */
+    int over;       /* next() has said so */
+    int follows;    /* it is the one after the last, in the same order */
+    int next_begun; /* all of it was delivered: what flies is of the one after it */
+    struct leat_loader_state before; /* next_begun: where the loader stands until that is started */
+    int alone;          /* one flight at a time: the first one needs the whole budget */
     int64_t alone_held; /* `held` when that one was begun */
-    struct sampler sampler;
+    struct epoch_order epoch_order;
     struct share share;
     int64_t next_deliver, next_begin; /* numbers of batches */
     int64_t next_submit;              /* GIVEN: the number after the last one submitted */
@@ -129,7 +129,7 @@ void engine_init_sync(struct leat_loader *l); /* without the lock: makes it */
  * lock. */
 void engine_enter(struct leat_loader *l);
 
-/* Begins flights while there are batches, slots and room. */
+/* Begins flights while there are batches, slots and budget. */
 void engine_begin_flights(struct leat_loader *l);
 
 /* Whether there is a batch that was not begun. */
@@ -151,30 +151,30 @@ void engine_start_over(struct leat_loader *l, struct slot *slot);
 
 void engine_unref(struct leat_loader *l); /* without the lock; frees with the last reference */
 
-/* work.c: pieces and threads. */
+/* engine_threads.c: pieces and threads. */
 
 /* Claims a piece of `only`, or of the first flight that has one when NULL. Lock held. 1 or 0. */
-int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
-               int64_t *ret_piece);
+int engine_claim_piece(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
+                       int64_t *ret_piece);
 
 /* Makes the piece. Lock held at call and return, not between. Returns the nanoseconds it took. */
-uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece);
+uint64_t engine_make_piece(struct leat_loader *l, struct slot *slot, int64_t piece);
 
-/* What batch_layout.h does, for a batch whose samples are all there. As work_make(). */
-uint64_t work_lay_out(struct leat_loader *l, struct slot *slot);
+/* What batch_layout.h does, for a batch whose samples are all there. As engine_make_piece(). */
+uint64_t engine_lay_out(struct leat_loader *l, struct slot *slot);
 
 /* Enqueues the copy of a finished batch to the device. Lock not held. 0; negative: nothing was
  * copied, and next() tries again. */
-int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err);
+int engine_copy_to_device(struct leat_loader *l, struct slot *slot, struct leat_err *err);
 
-void work_start_threads(struct leat_loader *l); /* up to `active`; lock held */
-void work_end_threads(struct leat_loader *l);   /* lock not held */
+void engine_start_threads(struct leat_loader *l); /* up to `active`; lock held */
+void engine_end_threads(struct leat_loader *l);   /* lock not held */
 
-/* repair.c: what next() does about the bad samples of a finished flight. */
+/* bad_samples.c: what next() does about the bad samples of a finished flight. */
 
 /* 0: the batch is whole and batch.samples is final (0: nothing is left, the epoch is over).
  * Negative: the error of RAISE. No lock held; the slot is the consumer's. */
-int repair_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err);
+int bad_samples_handle(struct leat_loader *l, struct slot *slot, struct leat_err *err);
 
 /* pace.c: threads and batches ahead follow the consumer. Lock held. */
 void engine_pace_start(struct leat_loader *l); /* an epoch begins: what was before does not count */

@@ -33,7 +33,8 @@ int leat_loader_new(struct leat_source *source, const struct leat_loader_options
     int failed = options_settle(l, err);
     if (!failed && options->order == LEAT_ORDER_GIVEN) {
         l->begun = 1;
-        sampler_init(&l->sampler, LEAT_ORDER_GIVEN, source->count, options->seed, 0, 1, 1, 1);
+        epoch_order_init(&l->epoch_order, LEAT_ORDER_GIVEN, source->count, options->seed, 0, 1, 1,
+                         1);
         if (make_given(l) < 0)
             failed =
                 err_set(err, -ENOMEM, "No memory for the indices of %d batches.", l->options.ahead);
@@ -51,7 +52,7 @@ void leat_loader_close(struct leat_loader *l)
     if (!l)
         return;
     engine_enter(l);
-    work_end_threads(l);
+    engine_end_threads(l);
     pthread_mutex_lock(&l->lock);
     engine_forget_flights(l);
     report_stages(l);
@@ -78,8 +79,8 @@ static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
     o->mix = at->mix;
     o->window = at->window;
     l->epoch = at->epoch;
-    sampler_init(&l->sampler, (enum leat_order)at->order, l->source->count, at->seed, at->epoch,
-                 at->block, at->mix, at->window);
+    epoch_order_init(&l->epoch_order, (enum leat_order)at->order, l->source->count, at->seed,
+                     at->epoch, at->block, at->mix, at->window);
     /* A lone rank's spare samples are the end of the sequence, for whoever goes on. */
     int folds = at->world_size == 1 && !at->drop_last;
     l->end = folds ? at->end - at->spare : at->end;
@@ -94,7 +95,7 @@ static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
 static int follows_on(const struct leat_loader *l, const struct leat_loader_state *at)
 {
     const struct leat_loader_options *o = &l->options;
-    uint64_t last = l->foreseen ? l->before.epoch : l->epoch;
+    uint64_t last = l->next_begun ? l->before.epoch : l->epoch;
     return l->begun && at->epoch == last + 1 && at->position == 0 && at->spare == 0 &&
            at->end == at->samples && at->order == o->order && at->seed == o->seed &&
            at->block == o->block && at->mix == o->mix && at->window == o->window;
@@ -104,17 +105,17 @@ static void begin_at(struct leat_loader *l, const struct leat_loader_state *at)
 {
     pthread_mutex_lock(&l->lock);
     l->follows = follows_on(l, at);
-    if (!l->foreseen || !l->follows) {
+    if (!l->next_begun || !l->follows) {
         engine_forget_flights(l);
         stand_at(l, at);
     }
     l->begun = 1;
-    l->over = l->alone = l->foreseen = 0;
+    l->over = l->alone = l->next_begun = 0;
     atomic_store(&l->stopped, 0);
     if (!l->first_start_ns)
         l->first_start_ns = clock_now_ns();
     engine_begin_flights(l);
-    work_start_threads(l);
+    engine_start_threads(l);
     engine_pace_start(l);
     pthread_mutex_unlock(&l->lock);
 }
@@ -161,7 +162,7 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
     if (l->options.order == LEAT_ORDER_GIVEN)
         return err_set(err, -LEAT_E_USAGE,
                        "The order is the caller's, so where it stands is the caller's to keep.");
-    *ret_state = l->foreseen ? l->before : state_now(l);
+    *ret_state = l->next_begun ? l->before : state_now(l);
     if (l->over)
         ret_state->position = l->source->count;
     return 0;
@@ -170,14 +171,14 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
 /* The consumer has the last batch of an epoch, and the one before it was followed by this: the
  * first batches of the one after it are made while that batch is in use. What was lent may be
  * written to between two epochs. Lock held. */
-static void foresee(struct leat_loader *l)
+static void begin_next_epoch(struct leat_loader *l)
 {
-    if (!l->follows || l->foreseen || l->flying || engine_has_more(l) || l->source->lent ||
+    if (!l->follows || l->next_begun || l->flying || engine_has_more(l) || l->source->lent ||
         l->options.order == LEAT_ORDER_GIVEN)
         return;
     struct leat_loader_state after = fresh_state(l, l->epoch + 1);
     l->before = state_now(l);
-    l->foreseen = 1;
+    l->next_begun = 1;
     stand_at(l, &after);
     engine_begin_flights(l);
 }
@@ -219,8 +220,7 @@ int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *st
     if (state->position < 0 || state->position > state->samples || state->spare < 0 ||
         state->end < 0 || state->end > state->samples || state->spare > state->end ||
         state->batch_size < 1 || state->world_size < 1 || state->block < 1 || state->window < 1 ||
-        state->mix < 1 || state->mix > SAMPLER_MOST_MIX ||
-        state->block > INT64_MAX / SAMPLER_MOST_MIX)
+        state->mix < 1 || state->mix > ORDER_MAX_MIX || state->block > INT64_MAX / ORDER_MAX_MIX)
         return err_set(err, -LEAT_E_CORRUPT, "The state is damaged: its numbers do not fit.");
     int failed = check_skipped(l, state, err);
     if (failed < 0)
@@ -255,28 +255,28 @@ int leat_loader_submit(struct leat_loader *l, const int64_t *indices, int64_t sa
     if (!l->first_start_ns)
         l->first_start_ns = clock_now_ns();
     engine_begin_flights(l);
-    work_start_threads(l);
+    engine_start_threads(l);
     pthread_mutex_unlock(&l->lock);
     return 1;
 }
 
 /* ---- delivering -------------------------------------------------------------------------------
  */
-struct patience {
+struct deadline {
     int forever;
     struct timespec until;
 };
 
-static struct patience patience_of(int timeout_ms)
+static struct deadline deadline_of(int timeout_ms)
 {
-    struct patience p = {.forever = timeout_ms < 0};
+    struct deadline p = {.forever = timeout_ms < 0};
     uint64_t until = clock_now_ns() + (timeout_ms > 0 ? (uint64_t)timeout_ms * NS_PER_MS : 0);
     p.until = (struct timespec){(time_t)(until / NS_PER_S), (long)(until % NS_PER_S)};
     return p;
 }
 
 /* 0, or -ETIMEDOUT. */
-static int wait_ready(struct leat_loader *l, const struct patience *p)
+static int wait_ready(struct leat_loader *l, const struct deadline *p)
 {
     if (p->forever)
         return -pthread_cond_wait(&l->ready, &l->lock);
@@ -301,12 +301,12 @@ static int no_slot(struct leat_loader *l, struct leat_err *err)
 }
 
 /* Lock held. 1: the first flight is finished. 0: there is none left. */
-static int await_flight(struct leat_loader *l, const struct patience *p, struct leat_err *err)
+static int await_flight(struct leat_loader *l, const struct deadline *p, struct leat_err *err)
 {
     for (;;) {
         if (atomic_load(&l->stopped))
             return err_set(err, -ECANCELED, "The loader was stopped.");
-        if (l->foreseen) /* what flies is not of this epoch */
+        if (l->next_begun) /* what flies is not of this epoch */
             return 0;
         engine_begin_flights(l);
         struct slot *slot = l->flights;
@@ -318,8 +318,9 @@ static int await_flight(struct leat_loader *l, const struct patience *p, struct 
         if (slot && slot->ready)
             return 1;
         int64_t piece;
-        if (slot && (!l->options.no_help || !l->started) && work_claim(l, slot, &slot, &piece)) {
-            l->stats.help_ns += work_make(l, slot, piece);
+        if (slot && (!l->options.no_help || !l->started) &&
+            engine_claim_piece(l, slot, &slot, &piece)) {
+            l->stats.help_ns += engine_make_piece(l, slot, piece);
             continue;
         }
         if ((failed = wait_ready(l, p)) < 0)
@@ -336,7 +337,7 @@ static int count_ready(const struct leat_loader *l)
 }
 
 /* Lock held. Takes the first flight when it is finished, and keeps the books of waiting. */
-static int take_next(struct leat_loader *l, const struct patience *p, struct slot **ret_slot,
+static int take_next(struct leat_loader *l, const struct deadline *p, struct slot **ret_slot,
                      struct leat_err *err)
 {
     int ready = count_ready(l);
@@ -359,15 +360,15 @@ static int take_next(struct leat_loader *l, const struct patience *p, struct slo
 
 static void count_delivered(struct leat_loader *l, const struct slot *slot)
 {
-    uint64_t sample_bytes = 0, room_bytes = slot->room.cost_bytes;
+    uint64_t sample_bytes = 0, arena_bytes = slot->arena.cost_bytes;
     for (uint32_t f = 0; f < l->layout.fields; f++)
         sample_bytes += l->layouts.field[f].variable ? 0 : l->layout.row_bytes[f];
     l->stats.batches++;
     l->stats.samples += (uint64_t)slot->batch.samples;
     l->stats.bytes +=
         (uint64_t)slot->batch.samples * sample_bytes + layout_bytes(&l->layouts, slot);
-    if (room_bytes > l->room_most_bytes)
-        l->room_most_bytes = room_bytes;
+    if (arena_bytes > l->arena_max_bytes)
+        l->arena_max_bytes = arena_bytes;
 }
 
 /* The copy that the batch's thread did not enqueue: bad samples were in the way, or the last
@@ -379,7 +380,7 @@ static int copy_late(struct leat_loader *l, struct slot *slot, struct leat_err *
             err, -EAGAIN,
             "The next batch's memory was let go of while a CUDA graph was captured: take "
             "batches outside the capture.");
-    int failed = work_copy(l, slot, err);
+    int failed = engine_copy_to_device(l, slot, err);
     slot->copied = !failed;
     return failed;
 }
@@ -389,28 +390,28 @@ static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_er
 {
     int failed = 0;
     int64_t samples = slot->batch.samples;
-    if (slot->room.starved)
+    if (slot->arena.refused)
         return -ENOMEM;
     if (slot->bad_count || slot->bad_lost || l->spare) {
         slot->copied = 0;
         pthread_mutex_unlock(&l->lock);
-        failed = repair_batch(l, slot, err);
+        failed = bad_samples_handle(l, slot, err);
         pthread_mutex_lock(&l->lock);
     }
     if (!failed && (!slot->laid_out || slot->batch.samples != samples))
-        work_lay_out(l, slot);
+        engine_lay_out(l, slot);
     if (!failed && l->device && !slot->copied && slot->batch.samples) {
         pthread_mutex_unlock(&l->lock);
         failed = copy_late(l, slot, err);
         pthread_mutex_lock(&l->lock);
     }
-    return slot->room.starved ? -ENOMEM : failed;
+    return slot->arena.refused ? -ENOMEM : failed;
 }
 
-/* A batch found no room in the budget. It is made again without any others; if that was tried, the
+/* A batch does not fit into the budget. It is made again without any others; if that was tried, the
  * consumer's batches are in the way, or it is too large. Lock held. 0: on with the next one. */
-static int no_room(struct leat_loader *l, struct slot *slot, const struct patience *p,
-                   struct leat_err *err)
+static int does_not_fit(struct leat_loader *l, struct slot *slot, const struct deadline *p,
+                        struct leat_err *err)
 {
     double budget_mib = (double)l->options.memory_bytes / (1 << 20);
     engine_start_over(l, slot);
@@ -451,21 +452,21 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
                        "This loader delivers to cuda:%d and was made before a fork: CUDA cannot be "
                        "used in the child. Make it there, in a process that is spawned.",
                        l->device->ordinal);
-    struct patience patience = patience_of(timeout_ms);
+    struct deadline deadline = deadline_of(timeout_ms);
     struct slot *slot;
     int got, failed;
     pthread_mutex_lock(&l->lock);
-    work_start_threads(l); /* after a fork there are none */
-    while ((got = take_next(l, &patience, &slot, err)) > 0) {
+    engine_start_threads(l); /* after a fork there are none */
+    while ((got = take_next(l, &deadline, &slot, err)) > 0) {
         int64_t spare = l->spare;
         uint64_t errors = l->stats.errors;
         size_t listed = l->errors_count;
         failed = finish_batch(l, slot, err);
-        if (slot->room.starved) {
+        if (slot->arena.refused) {
             l->spare = spare; /* what was repaired is repaired again */
             l->stats.errors = errors;
             l->errors_count = listed;
-            if ((got = no_room(l, slot, &patience, err)) < 0)
+            if ((got = does_not_fit(l, slot, &deadline, err)) < 0)
                 break;
             continue;
         }
@@ -490,7 +491,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
     else if (!got)
         engine_pace_pause(l);
     if (got >= 0)
-        foresee(l);
+        begin_next_epoch(l);
     report_stages(l);
     pthread_mutex_unlock(&l->lock);
     return got;
@@ -565,7 +566,7 @@ int leat_loader_set_threads(struct leat_loader *l, int threads, struct leat_err 
     l->pace.on = 0;
     l->pace.why = PACE_FIXED;
     if (l->started) /* else they start with the epoch */
-        work_start_threads(l);
+        engine_start_threads(l);
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     return 0;

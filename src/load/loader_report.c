@@ -26,7 +26,7 @@ void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stat
     s.pace = pace_text(l->pace.why);
     s.slots = (int32_t)l->with_memory;
     s.slots_held = (int32_t)l->held;
-    s.slot_bytes = l->slot_bytes + l->room_most_bytes;
+    s.slot_bytes = l->slot_bytes + l->arena_max_bytes;
     s.memory_bytes = atomic_load(&l->budget.used_bytes);
     s.memory_most_bytes = l->options.memory_bytes;
     s.resident = l->rows.memory != 0;
@@ -37,7 +37,7 @@ void leat_loader_stats(const struct leat_loader *loader, struct leat_loader_stat
 int leat_loader_nearly_full(const struct leat_loader *loader)
 {
     struct leat_loader *l = enter(loader);
-    uint64_t slot_bytes = l->slot_bytes + l->room_most_bytes, held = (uint64_t)l->held;
+    uint64_t slot_bytes = l->slot_bytes + l->arena_max_bytes, held = (uint64_t)l->held;
     pthread_mutex_unlock(&l->lock);
     uint64_t most = slot_bytes ? l->options.memory_bytes / slot_bytes : 2;
     uint64_t limit = most - most / 4; /* the other quarter is for batches made ahead */
@@ -96,13 +96,13 @@ void report_stages(struct leat_loader *l)
 {
     if (l->options.recorder_loader <= 0 || !recorder->recording())
         return;
-    if (l->told.threads != l->active || l->told.ahead != l->options.ahead)
+    if (l->reported.threads != l->active || l->reported.ahead != l->options.ahead)
         tell_engine(l);
-#define X(name) .name = l->stats.name - l->told.name,
+#define X(name) .name = l->stats.name - l->reported.name,
     struct leat_stages more = {LEAT_STAGES(X)};
 #undef X
     recorder->stages(recorder_id(l), &more);
-    l->told = l->stats;
-    l->told.threads = l->active;
-    l->told.ahead = l->options.ahead;
+    l->reported = l->stats;
+    l->reported.threads = l->active;
+    l->reported.ahead = l->options.ahead;
 }

@@ -110,7 +110,7 @@ static int usual_ahead(const struct leat_loader *l)
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
 
-/* Takes the source over to the device, where that was asked for and leaves room for some batches.
+/* Takes the source over to the device, where that was asked for and leaves memory for some batches.
  */
 static int settle_rows(struct leat_loader *l, uint64_t *most_bytes, struct leat_err *err)
 {
@@ -200,13 +200,12 @@ static int settle_order(struct leat_loader *l, struct leat_err *err)
     if (!o->window)
         o->window = l->source->window > 0 ? l->source->window : WINDOW_SAMPLES;
     /* A group of mixed blocks is one permutation: block * mix must fit. */
-    if (o->block < 1 || o->window < 1 || o->mix < 1 || o->mix > SAMPLER_MOST_MIX ||
-        o->block > INT64_MAX / SAMPLER_MOST_MIX)
+    if (o->block < 1 || o->window < 1 || o->mix < 1 || o->mix > ORDER_MAX_MIX ||
+        o->block > INT64_MAX / ORDER_MAX_MIX)
         return err_set(err, -LEAT_E_USAGE,
                        "block and window must be positive, mix 1 to %d; they are %lld, %lld and "
                        "%lld.",
-                       SAMPLER_MOST_MIX, (long long)o->block, (long long)o->window,
-                       (long long)o->mix);
+                       ORDER_MAX_MIX, (long long)o->block, (long long)o->window, (long long)o->mix);
     if ((unsigned)o->order > LEAT_ORDER_GIVEN)
         return err_set(err, -LEAT_E_USAGE, "There is no order %d.", (int)o->order);
     return 0;

@@ -263,6 +263,6 @@ void engine_pace_look(struct leat_loader *l)
     l->active = p->threads;
     if (l->options.order != LEAT_ORDER_GIVEN) /* whose indices lie in as many places */
         l->options.ahead = p->ahead;
-    work_start_threads(l);
+    engine_start_threads(l);
     pthread_cond_broadcast(&l->work);
 }

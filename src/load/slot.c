@@ -67,7 +67,7 @@ void slot_drop_memory(struct slot *slot)
 {
     if (slot->device.host)
         device_slot_drop(slot->loader->device, &slot->device);
-    room_done(&slot->room);
+    arena_done(&slot->arena);
     block_drop(&slot->block);
 }
 
@@ -80,9 +80,9 @@ void slot_free(struct slot *slot)
     mem_free(slot);
 }
 
-static void *get_room(const struct source_request *request, uint64_t bytes)
+static void *alloc_row(const struct source_request *request, uint64_t bytes)
 {
-    return room_get(request->room_owner, bytes);
+    return arena_alloc(request->alloc_owner, bytes);
 }
 
 struct source_request slot_request(struct slot *slot, const struct slot_layout *layout,
@@ -94,6 +94,6 @@ struct source_request slot_request(struct slot *slot, const struct slot_layout *
     return (struct source_request){.indices = indices,
                                    .count = count,
                                    .places = places,
-                                   .room = get_room,
-                                   .room_owner = &slot->room};
+                                   .alloc = alloc_row,
+                                   .alloc_owner = &slot->arena};
 }

@@ -1,11 +1,12 @@
 /* slot.h: the memory that one batch lies in.
  *
  *     block   | field 0: batch_size rows | field 1 … | indices | lengths of a variable field … |
- *     room    what the variable fields hold, of a size that is known only when it is there
+ *     arena   what the variable fields hold, of a size that is known only when it is there
  *
  * Every part of the block begins at a multiple of 64 bytes. The rows of a variable field are struct
- * leat_span: they are moved, replaced and left out as any other rows are (repair.c). What the batch
- * shows of such a field is the rows themselves, or what batch_layout.c made of them in the room.
+ * leat_span: they are moved, replaced and left out as any other rows are (bad_samples.c). What the
+ * batch shows of such a field is the rows themselves, or what batch_layout.c made of them in the
+ * arena.
  */
 #ifndef LEAT_LOAD_SLOT_H
 #define LEAT_LOAD_SLOT_H
@@ -13,7 +14,7 @@
 #include "leat/loader.h"
 #include "load/block.h"
 #include "load/device/device.h"
-#include "load/room.h"
+#include "load/arena.h"
 #include "load/source.h"
 
 #include <stdatomic.h>
@@ -53,7 +54,7 @@ struct slot {
     /* Set when the batch is begun, then read by all. */
     int64_t first_position; /* of the order's sequence; GIVEN: unused */
 
-    struct room room; /* has its own lock */
+    struct arena arena; /* has its own lock */
 
     /* Set once, with the memory. */
     struct block block;
@@ -85,14 +86,14 @@ struct slot_layout {
 int slot_layout_init(struct slot_layout *layout, const struct leat_source *source,
                      int64_t batch_size);
 
-/* What a slot takes without its room, for the budget. */
+/* What a slot takes without its arena, for the budget. */
 uint64_t slot_cost_bytes(const struct slot_layout *layout);
 
 int slot_get_memory(struct slot *slot, const struct slot_layout *layout); /* 0 or -ENOMEM */
 void slot_drop_memory(struct slot *slot);
 void slot_free(struct slot *slot); /* takes NULL */
 
-/* A request for `count` samples that go to the rows from `row` on, with the slot's room. `places`
+/* A request for `count` samples that go to the rows from `row` on, with the slot's arena. `places`
  * has LEAT_MAX_FIELDS entries, which the request then points to. */
 struct source_request slot_request(struct slot *slot, const struct slot_layout *layout,
                                    const int64_t *indices, size_t count, int64_t row,

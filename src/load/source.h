@@ -5,8 +5,8 @@
  * nothing in it. A source embeds `struct leat_source` as its first member.
  *
  * A variable field's places are spans: the source sets each to where the rows lie, which is either
- * memory that lives as long as the source, or room() of the batch that is being made. The layout of
- * the batch (batch_layout.c) makes padded or joined rows of the spans once all are known.
+ * memory that lives as long as the source, or alloc() of the batch that is being made. The layout
+ * of the batch (batch_layout.c) makes padded or joined rows of the spans once all are known.
  *
  * Decoders (codec/) and operators (op/) stand between the bytes that a source found and the place;
  * neither changes this interface.
@@ -31,8 +31,8 @@ struct source_request {
                                variable one: an array of struct leat_span */
     /* Memory that lives as long as the batch, 64-byte aligned; NULL when there is none left. May
      * be called by several threads at once. */
-    void *(*room)(const struct source_request *request, uint64_t bytes);
-    void *room_owner; /* for room() */
+    void *(*alloc)(const struct source_request *request, uint64_t bytes);
+    void *alloc_owner; /* for alloc() */
 };
 
 struct source_ops {

@@ -22,9 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         p.filter[i] =
             (struct leat_hdf5_filter){data[1 + i] % LEAT_HDF5_FILTERS_COUNT, 1 + data[1 + i] / 16};
     uint64_t chunk_bytes = data[6] + 256u * data[7];
-    uint64_t room = chunk_filter_room(chunk_bytes);
-    struct chunk_scratch scratch = {.bytes = malloc(room), .room = room};
-    uint8_t *stored = malloc(size - 8 + !(size - 8)), *chunk = malloc(room);
+    uint64_t capacity = chunk_filter_capacity(chunk_bytes);
+    struct chunk_scratch scratch = {.bytes = malloc(capacity), .capacity = capacity};
+    uint8_t *stored = malloc(size - 8 + !(size - 8)), *chunk = malloc(capacity);
     memcpy(stored, data + 8, size - 8);
     int failed = chunk_unfilter(&p, data[5], stored, size - 8, &scratch, chunk, chunk_bytes, &why);
     if (!failed == (why != NULL))

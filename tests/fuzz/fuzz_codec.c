@@ -10,15 +10,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void *the_room; /* one value asks for it once */
+static void *memory; /* one value asks for it once */
 static uint64_t most_bytes;
 
-static void *give_room(const struct source_request *request, uint64_t bytes)
+static void *give_memory(const struct source_request *request, uint64_t bytes)
 {
     if (bytes > most_bytes) /* more than the value has */
         abort();
-    free(the_room);
-    return the_room = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    free(memory);
+    return memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
 /* A copy of exactly this size, so that a byte too many is seen. */
@@ -40,7 +40,7 @@ static void look_at(const struct leat_span *span, uint64_t row_bytes)
 
 static void decode(const struct codec *codec, const uint8_t *bytes, size_t count)
 {
-    struct source_request request = {.room = give_room};
+    struct source_request request = {.alloc = give_memory};
     size_t place_bytes = codec->variable ? sizeof(struct leat_span) : codec->row_bytes;
     if (place_bytes > 1u << 20)
         return;
@@ -57,8 +57,8 @@ static void decode(const struct codec *codec, const uint8_t *bytes, size_t count
             look_at((struct leat_span *)place, codec->row_bytes);
         }
         free(place);
-        free(the_room);
-        the_room = NULL;
+        free(memory);
+        memory = NULL;
     }
 }
 

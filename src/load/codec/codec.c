@@ -201,9 +201,9 @@ double codec_cost_ns(const struct codec *codec, uint64_t bytes)
 /* What an empty span points to. */
 static _Alignas(8) const uint8_t nothing[8];
 
-static int no_room(uint64_t bytes, struct leat_err *err)
+static int does_not_fit(uint64_t bytes, struct leat_err *err)
 {
-    return err_set(err, -ENOMEM, "the value of %llu bytes finds no room in the batch.",
+    return err_set(err, -ENOMEM, "the value of %llu bytes does not fit into the batch.",
                    (unsigned long long)bytes);
 }
 
@@ -222,11 +222,11 @@ static int place_rows(const struct codec *codec, const uint8_t *data, uint64_t r
         *span = (struct leat_span){bytes ? data : nothing, (int64_t)rows};
         return 0;
     }
-    void *room = request->room(request, bytes);
-    if (!room)
-        return no_room(bytes, err);
-    memcpy(room, data, bytes);
-    *span = (struct leat_span){room, (int64_t)rows};
+    void *copy = request->alloc(request, bytes);
+    if (!copy)
+        return does_not_fit(bytes, err);
+    memcpy(copy, data, bytes);
+    *span = (struct leat_span){copy, (int64_t)rows};
     return 0;
 }
 
@@ -241,9 +241,9 @@ static int place_turned(const struct codec *codec, const struct array_value *v, 
     if (codec->variable) {
         if (!v->data_bytes)
             return place_rows(codec, data, 0, 0, request, place, err);
-        target = request->room(request, v->data_bytes);
+        target = request->alloc(request, v->data_bytes);
         if (!target)
-            return no_room(v->data_bytes, err);
+            return does_not_fit(v->data_bytes, err);
         *(struct leat_span *)place = (struct leat_span){target, v->shape[0]};
     }
     for (uint32_t d = 0; d < v->dims; d++) {

@@ -6,23 +6,23 @@
 #include "samples.h"
 
 /* Room of one request: what was given out is freed with it. `most` pieces are given, then none. */
-struct room {
+struct arena {
     void *pieces[4096];
     size_t count, most;
 };
 
-static inline void *room_of_test(const struct source_request *request, uint64_t bytes)
+static inline void *test_alloc(const struct source_request *request, uint64_t bytes)
 {
-    struct room *room = request->room_owner;
-    if (room->count == room->most)
+    struct arena *arena = request->alloc_owner;
+    if (arena->count == arena->most)
         return NULL;
-    return room->pieces[room->count++] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return arena->pieces[arena->count++] = aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-static inline void room_done(struct room *room)
+static inline void arena_done(struct arena *arena)
 {
-    while (room->count)
-        free(room->pieces[--room->count]);
+    while (arena->count)
+        free(arena->pieces[--arena->count]);
 }
 
 /* What was reported as bad: how often, and the last sentence. */
@@ -44,13 +44,13 @@ static inline void count_bad(struct source_report *report, size_t place, int cod
 
 /* Reads `count` samples into `places`; what was bad is added to `bad`. */
 static inline int read_some(struct leat_source *source, const int64_t *indices, size_t count,
-                            uint8_t *const *places, struct room *room, struct bad_count *bad)
+                            uint8_t *const *places, struct arena *arena, struct bad_count *bad)
 {
     struct source_request request = {.indices = indices,
                                      .count = count,
                                      .places = places,
-                                     .room = room_of_test,
-                                     .room_owner = room};
+                                     .alloc = test_alloc,
+                                     .alloc_owner = arena};
     bad->base.bad = count_bad;
     return source->ops->read(source, &request, &bad->base, &err);
 }

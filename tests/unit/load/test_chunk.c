@@ -16,9 +16,9 @@ static const char *why;
 static int unfilter(const struct chunk_pipeline *p, uint32_t mask, const void *bytes, size_t count,
                     uint64_t chunk_bytes)
 {
-    uint64_t room = chunk_filter_room(chunk_bytes);
-    struct chunk_scratch scratch = {.bytes = mem_alloc(room), .room = room};
-    uint8_t *stored = malloc(count + !count), *chunk = malloc(room);
+    uint64_t capacity = chunk_filter_capacity(chunk_bytes);
+    struct chunk_scratch scratch = {.bytes = mem_alloc(capacity), .capacity = capacity};
+    uint8_t *stored = malloc(count + !count), *chunk = malloc(capacity);
     memcpy(stored, bytes, count);
     why = NULL;
     int failed = chunk_unfilter(p, mask, stored, count, &scratch, chunk, chunk_bytes, &why);
@@ -203,12 +203,12 @@ static void test_the_oldest_goes(void **state)
     for (size_t i = 0; i < sizeof order / sizeof *order; i++)
         use_chunk(&s, order[i], 1);
     assert_int_equal(s.filled[0], 1);
-    assert_int_equal(s.filled[1], 2); /* made room for 3 */
+    assert_int_equal(s.filled[1], 2); /* made space for 3 */
     assert_int_equal(s.filled[2], 1);
     chunk_cache_free(s.cache);
 }
 
-/* Epochs over 10 chunks, in windows of 2 that are used some times, with room for 6: some 4 stay
+/* Epochs over 10 chunks, in windows of 2 that are used some times, with space for 6: some 4 stay
  * from epoch to epoch. By age alone not one would. */
 static void test_a_part_stays_over_epochs(void **state)
 {

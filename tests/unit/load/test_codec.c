@@ -26,15 +26,15 @@ static struct value npy_value(const char *name)
     return value_of("npy", name, "npy");
 }
 
-static _Alignas(64) uint8_t room[4096];
+static _Alignas(64) uint8_t memory[4096];
 static int no_more;
 
-static void *give_room(const struct source_request *request, uint64_t bytes)
+static void *give_memory(const struct source_request *request, uint64_t bytes)
 {
-    return no_more || bytes > sizeof room ? NULL : room;
+    return no_more || bytes > sizeof memory ? NULL : memory;
 }
 
-static const struct source_request request = {.room = give_room};
+static const struct source_request request = {.alloc = give_memory};
 
 static struct codec codec_of(enum leat_codec_kind kind, int variable, struct value v)
 {
@@ -150,7 +150,7 @@ static void test_array(void **state)
     assert_ptr_equal(span.data, numbers); /* they stay: no copy */
     assert_int_equal(span.items, 2);
     must(decode(&codec, (struct value){(uint8_t *)numbers + 1, 6}, 1, &span));
-    assert_ptr_equal(span.data, room); /* unaligned: a copy */
+    assert_ptr_equal(span.data, memory); /* unaligned: a copy */
     assert_int_equal(decode(&codec, (struct value){(uint8_t *)numbers, 8}, 1, &span),
                      -LEAT_E_CORRUPT);
     assert_said("a multiple of the 6");

@@ -212,9 +212,9 @@ static struct copy *written;
 /* A writer ends its transaction while the value is copied. */
 static void *write_meanwhile(const struct source_request *request, uint64_t bytes)
 {
-    static uint8_t room[64];
+    static uint8_t memory[64];
     put(written, 144, 1000, 8);
-    return room;
+    return memory;
 }
 
 static void not_bad(struct source_report *report, size_t place, int code, const char *text)
@@ -230,7 +230,7 @@ static void test_writer_meanwhile(void **state)
     uint8_t *places[] = {(uint8_t *)&span};
     int64_t index = 2;
     struct source_request request = {
-        .indices = &index, .count = 1, .places = places, .room = write_meanwhile};
+        .indices = &index, .count = 1, .places = places, .alloc = write_meanwhile};
     struct source_report report = {not_bad};
     written = &c;
     assert_int_equal(source->ops->read(source, &request, &report, &err), -LEAT_E_CORRUPT);

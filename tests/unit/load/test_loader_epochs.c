@@ -155,7 +155,7 @@ static void what_was_expected_in_vain_is_forgotten(void **state)
     leat_source_unref(&source->base);
 }
 
-/* A state that was saved at the end of the last batch goes on there, not in what was foreseen. */
+/* A state that was saved at the end of the last batch goes on there, not in what was next_begun. */
 static void a_state_of_the_end_resumes_the_end(void **state)
 {
     struct faulty_source *source = faulty(N, NULL);
@@ -201,8 +201,8 @@ static int is_third(int64_t index)
     return index % 3 == 0;
 }
 
-/* Bad samples of what was foreseen are told in the epoch they belong to, and skipped ones leave its
- * end as short as ever. */
+/* Bad samples of what was next_begun are told in the epoch they belong to, and skipped ones leave
+ * its end as short as ever. */
 static void bad_samples_count_in_their_own_epoch(void **state)
 {
     struct faulty_source *source = faulty(N, is_third);

@@ -1,5 +1,5 @@
-/* test_loader_variable.c: samples of different length, from the room they are read into to what the
- * batch shows of them.
+/* test_loader_variable.c: samples of different length, from the arena they are read into to what
+ * the batch shows of them.
  *
  * Sample i has three fields: "number" (fixed), "pairs" with (i * 7) % 13 rows of int32[2], and
  * "text" with the decimal digits of i, i % 5 times. Each batch can so be checked by itself. */
@@ -19,7 +19,7 @@ struct worded_source {
     int (*bad)(int64_t index);
     int64_t huge, huge_too; /* the text of these samples is as long as huge_bytes */
     uint64_t huge_bytes;
-    atomic_int refused;         /* room() said no */
+    atomic_int refused;         /* alloc() said no */
     struct leat_batch *lets_go; /* when it says so for the second time */
 };
 
@@ -49,28 +49,28 @@ static int set_sample(struct worded_source *w, const struct source_request *requ
     int64_t index = request->indices[i];
     struct leat_span *pairs = &((struct leat_span *)(void *)request->places[1])[i];
     struct leat_span *text = &((struct leat_span *)(void *)request->places[2])[i];
-    int32_t *rows = request->room(request, (uint64_t)pairs_of(index) * 2 * sizeof *rows);
+    int32_t *rows = request->alloc(request, (uint64_t)pairs_of(index) * 2 * sizeof *rows);
     char digits[128];
     uint64_t bytes = (uint64_t)text_of(index, digits);
     int huge = index == w->huge || index == w->huge_too;
     if (huge)
         bytes = w->huge_bytes;
-    char *room = request->room(request, bytes);
-    if (!rows || !room) {
+    char *arena = request->alloc(request, bytes);
+    if (!rows || !arena) {
         if (atomic_fetch_add(&w->refused, 1) == 1)
             leat_batch_unref(w->lets_go);
         return -ENOMEM;
     }
-    assert_int_equal((uintptr_t)rows % 64 + (uintptr_t)room % 64, 0);
+    assert_int_equal((uintptr_t)rows % 64 + (uintptr_t)arena % 64, 0);
     ((int64_t *)(void *)request->places[0])[i] = index;
     for (int64_t k = 0; k < pairs_of(index) * 2; k++)
         rows[k] = pair_at(index, k / 2, (int)(k % 2));
     *pairs = (struct leat_span){rows, pairs_of(index)};
     if (huge)
-        memset(room, 'h', bytes);
+        memset(arena, 'h', bytes);
     else
-        memcpy(room, digits, bytes);
-    *text = (struct leat_span){room, (int64_t)bytes};
+        memcpy(arena, digits, bytes);
+    *text = (struct leat_span){arena, (int64_t)bytes};
     return 0;
 }
 
@@ -400,7 +400,7 @@ static void who_wants_to_wait_waits(void **state)
     struct leat_batch *batch, *before = NULL;
     int delivered = 0;
     must(leat_loader_start(l, 0, &err));
-    for (;;) { /* two at a time: more than there is room for */
+    for (;;) { /* two at a time: more than fit */
         pthread_t thread;
         if (before)
             assert_int_equal(pthread_create(&thread, NULL, let_go_later, before), 0);
@@ -443,7 +443,7 @@ static void who_let_go_in_time_does_not_wait(void **state)
     leat_source_unref(&w->base);
 }
 
-/* A batch that finds no room after its bad samples were replaced is repaired once more: what was
+/* A batch that does not fit after its bad samples were replaced is repaired once more: what was
  * listed and taken from the end of the epoch counts once. */
 static void a_repair_is_undone(void **state)
 {
@@ -599,10 +599,10 @@ static void any_allocation_may_fail(void **state)
     }
 }
 
-/* ---- the room itself --------------------------------------------------------------------------
+/* ---- the arena itself --------------------------------------------------------------------------
  */
 struct grabber {
-    struct room *room;
+    struct arena *arena;
     int number;
     unsigned char *got[500];
 };
@@ -612,23 +612,23 @@ static void *grab(void *argument)
     struct grabber *g = argument;
     for (int i = 0; i < 500; i++) {
         size_t bytes = (size_t)(g->number * 37 + i * 13) % 700 + 1;
-        g->got[i] = room_get(g->room, bytes);
+        g->got[i] = arena_alloc(g->arena, bytes);
         memset(g->got[i], g->number * 16 + i % 16, bytes);
     }
     return NULL;
 }
 
 /* Threads never get the same bytes, and the budget is what it was when all is given back. */
-static void a_room_is_shared_by_threads(void **state)
+static void an_arena_is_shared_by_threads(void **state)
 {
     static struct grabber grabbers[4];
     struct budget budget = {.most_bytes = 64 << 20};
-    struct room room = {0};
-    room_init(&room, &budget);
+    struct arena arena = {0};
+    arena_init(&arena, &budget);
     for (int round = 0; round < 4; round++) {
         pthread_t threads[4];
         for (int t = 0; t < 4; t++) {
-            grabbers[t] = (struct grabber){.room = &room, .number = t};
+            grabbers[t] = (struct grabber){.arena = &arena, .number = t};
             assert_int_equal(pthread_create(&threads[t], NULL, grab, &grabbers[t]), 0);
         }
         for (int t = 0; t < 4; t++)
@@ -637,15 +637,15 @@ static void a_room_is_shared_by_threads(void **state)
             for (int i = 0; i < 500; i++)
                 for (size_t k = 0; k < (size_t)(t * 37 + i * 13) % 700 + 1; k++)
                     assert_int_equal(grabbers[t].got[i][k], t * 16 + i % 16);
-        assert_int_equal(budget.used_bytes, room.cost_bytes);
-        assert_int_equal(room.starved, 0);
-        room_reset(&room);
-        assert_true(!room.chunks->next); /* one of the size that was needed */
+        assert_int_equal(budget.used_bytes, arena.cost_bytes);
+        assert_int_equal(arena.refused, 0);
+        arena_reset(&arena);
+        assert_true(!arena.chunks->next); /* one of the size that was needed */
     }
-    assert_null(room_get(&room, 65 << 20));
-    assert_null(room_get(&room, UINT64_MAX));
-    assert_int_equal(room.starved, 1);
-    room_done(&room);
+    assert_null(arena_alloc(&arena, 65 << 20));
+    assert_null(arena_alloc(&arena, UINT64_MAX));
+    assert_int_equal(arena.refused, 1);
+    arena_done(&arena);
     assert_int_equal(budget.used_bytes, 0);
 }
 
@@ -830,7 +830,7 @@ static void a_child_does_not_wait_for_the_parents_threads(void **state)
     must(leat_loader_start(l, 0, &err));
     leat_batch_unref(next(l));
     for (size_t i = 0; i < l->slots_count; i++)
-        pthread_mutex_lock(&l->slots[i]->room.lock);
+        pthread_mutex_lock(&l->slots[i]->arena.lock);
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
@@ -844,7 +844,7 @@ static void a_child_does_not_wait_for_the_parents_threads(void **state)
         _exit(samples == N - BATCH ? 0 : 1);
     }
     for (size_t i = 0; i < l->slots_count; i++)
-        pthread_mutex_unlock(&l->slots[i]->room.lock);
+        pthread_mutex_unlock(&l->slots[i]->arena.lock);
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -868,7 +868,7 @@ int main(void)
         cmocka_unit_test(memory_is_given_back),
         cmocka_unit_test(later_epochs_allocate_next_to_nothing),
         cmocka_unit_test(any_allocation_may_fail),
-        cmocka_unit_test(a_room_is_shared_by_threads),
+        cmocka_unit_test(an_arena_is_shared_by_threads),
         cmocka_unit_test(padding_is_of_the_type),
         cmocka_unit_test(layouts_that_do_not_exist),
         cmocka_unit_test(single_samples),

@@ -100,10 +100,10 @@ static void check_packed(struct corpus *c, struct leat_packed asked, int narrow)
     uint8_t *places[] = {(uint8_t *)read, (uint8_t *)segments, (uint8_t *)positions};
     for (int64_t row = 0; row < rows; row++) { /* each with one from the end beside it */
         int64_t indices[] = {row, rows - 1 - row};
-        struct room room = {.most = 0};
+        struct arena arena = {.most = 0};
         struct bad_count bad = {.count = 0};
         memset(read, 0x55, (size_t)length * 2 * 3 * sizeof *read);
-        must(read_some(source, indices, 2, places, &room, &bad));
+        must(read_some(source, indices, 2, places, &arena, &bad));
         assert_int_equal(bad.count, 0);
         for (int i = 0; i < 2; i++)
             check_row(&asked, indices[i], items, owner, count, read + i * length,
@@ -169,13 +169,13 @@ static int make_documents(struct leat_source *source, const struct source_reques
             report->bad(report, i, -LEAT_E_CORRUPT, "document 7 is torn");
             continue;
         }
-        int64_t *room = request->room(request, (uint64_t)items * sizeof *room);
-        if (!room)
-            return err_set(why, -ENOMEM, "no room");
-        assert_int_equal((uintptr_t)room % 64, 0);
+        int64_t *arena = request->alloc(request, (uint64_t)items * sizeof *arena);
+        if (!arena)
+            return err_set(why, -ENOMEM, "no arena");
+        assert_int_equal((uintptr_t)arena % 64, 0);
         for (int64_t t = 0; t < items; t++)
-            room[t] = index;
-        spans[i] = (struct leat_span){room, items};
+            arena[t] = index;
+        spans[i] = (struct leat_span){arena, items};
     }
     return 0;
 }
@@ -213,23 +213,23 @@ static void documents_may_be_made(void **state)
     for (int64_t i = 0; i < 21; i++)
         indices[i] = i;
     uint8_t *places[] = {(uint8_t *)rows};
-    struct room room = {.most = 0}; /* a batch of fixed fields may have none */
+    struct arena arena = {.most = 0}; /* a batch of fixed fields may have none */
     struct bad_count bad = {.count = 0};
-    must(read_some(source, indices, 21, places, &room, &bad));
+    must(read_some(source, indices, 21, places, &arena, &bad));
     for (int64_t d = 0, at = 0; d < 20; d++)
         for (int64_t t = 0; t <= d; t++, at++)
             assert_int_equal(rows[at / 10][at % 10], d);
     m->bad = 7; /* tokens 28 to 35 */
-    must(read_some(source, indices, 21, places, &room, &bad));
+    must(read_some(source, indices, 21, places, &arena, &bad));
     assert_int_equal(bad.count, 2);
     assert_int_equal(bad.place, 3);
     assert_string_equal(bad.text, "document 7 is torn");
     m->bad = -1, m->grown = 19, bad.count = 0; /* tokens 190 to 209 */
-    must(read_some(source, indices, 21, places, &room, &bad));
+    must(read_some(source, indices, 21, places, &arena, &bad));
     assert_int_equal(bad.count, 2);
     assert_non_null(strstr(bad.text, "length"));
     m->fail = 1;
-    assert_int_equal(read_some(source, indices, 21, places, &room, &bad), -EIO);
+    assert_int_equal(read_some(source, indices, 21, places, &arena, &bad), -EIO);
     leat_source_unref(source);
     leat_source_unref(&m->base);
 }

@@ -71,9 +71,9 @@ static void spans_point_into_the_memory(void **state)
     int64_t indices[] = {22, 0, 7, 7, 3}, ys[5], lengths[SAMPLES];
     struct leat_span spans[5];
     uint8_t *places[] = {(uint8_t *)spans, (uint8_t *)ys};
-    struct room room = {.most = 0}; /* none is needed */
+    struct arena arena = {.most = 0}; /* none is needed */
     struct bad_count bad = {.count = 0};
-    must(read_some(source, indices, 5, places, &room, &bad));
+    must(read_some(source, indices, 5, places, &arena, &bad));
     assert_int_equal(bad.count, 0);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(spans[i].items, indices[i] % 4);
@@ -105,10 +105,10 @@ static void offsets_changed_later_give_bad_samples(void **state)
         int64_t indices[] = {5, 9}, lengths[SAMPLES], right = offsets[5];
         struct leat_span spans[2];
         uint8_t *places[] = {(uint8_t *)spans};
-        struct room room = {.most = 0};
+        struct arena arena = {.most = 0};
         struct bad_count bad = {.count = 0};
         offsets[5] = wrong[w];
-        must(read_some(source, indices, 2, places, &room, &bad));
+        must(read_some(source, indices, 2, places, &arena, &bad));
         assert_int_equal(bad.count, 1);
         assert_int_equal(bad.place, 0);
         assert_int_equal(spans[0].items, 0);
@@ -228,9 +228,9 @@ static void documents_are_ranges_of_the_file(void **state)
         int64_t indices[] = {3, 2, 1, 0}, lengths[4];
         struct leat_span spans[4];
         uint8_t *places[] = {(uint8_t *)spans};
-        struct room room = {.most = wide ? 3 : 0}; /* an empty document needs none */
+        struct arena arena = {.most = wide ? 3 : 0}; /* an empty document needs none */
         struct bad_count bad = {.count = 0};
-        must(read_some(source, indices, 4, places, &room, &bad));
+        must(read_some(source, indices, 4, places, &arena, &bad));
         must(leat_source_lengths(source, 0, 0, 4, lengths, &err));
         assert_int_equal(bad.count, 0);
         for (int i = 0; i < 4; i++) {
@@ -242,9 +242,9 @@ static void documents_are_ranges_of_the_file(void **state)
                                       : ((const uint16_t *)spans[i].data)[t],
                                  60000 + first + t);
         }
-        room_done(&room);
-        if (wide) { /* the batch has no more room */
-            struct room none = {.most = 0};
+        arena_done(&arena);
+        if (wide) { /* the batch has no more memory */
+            struct arena none = {.most = 0};
             assert_int_equal(read_some(source, indices, 1, places, &none, &bad), -ENOMEM);
         }
         leat_source_unref(source);
@@ -262,14 +262,14 @@ static void a_file_cut_short_gives_bad_documents(void **state)
     int64_t indices[] = {0, 1, 2, 3};
     struct leat_span spans[4];
     uint8_t *places[] = {(uint8_t *)spans};
-    struct room room = {.most = 4};
+    struct arena arena = {.most = 4};
     struct bad_count bad = {.count = 0};
-    must(read_some(source, indices, 4, places, &room, &bad));
+    must(read_some(source, indices, 4, places, &arena, &bad));
     assert_int_equal(bad.count, 2);
     assert_non_null(strstr(bad.text, "corpus.bin was cut short to 24 bytes"));
     assert_int_equal(spans[0].items, 4);
     assert_int_equal(spans[2].items, 0);
-    room_done(&room);
+    arena_done(&arena);
     leat_source_unref(source);
     unlink(bin_path);
     unlink(idx_path);
@@ -321,9 +321,9 @@ static void nothing_is_read_of_nothing(void **state)
     int64_t indices[] = {0, 1};
     struct leat_span spans[2];
     uint8_t *places[] = {(uint8_t *)spans};
-    struct room room = {.most = 0};
+    struct arena arena = {.most = 0};
     struct bad_count bad = {.count = 0};
-    must(read_some(source, indices, 2, places, &room, &bad));
+    must(read_some(source, indices, 2, places, &arena, &bad));
     assert_true(bad.count == 0 && spans[0].items == 0 && spans[1].items == 0);
     leat_source_unref(source);
     write_idx(8, 2, none, zero);

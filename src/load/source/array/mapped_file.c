@@ -65,7 +65,7 @@ void mapped_file_close(struct mapped_file *file)
     *file = (struct mapped_file){.fd = -1};
 }
 
-void mapped_file_let_go(struct mapped_file *file)
+void mapped_file_close_descriptor(struct mapped_file *file)
 {
     if (file->path && file->fd >= 0)
         close(file->fd);

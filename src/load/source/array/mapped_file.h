@@ -27,7 +27,7 @@ void mapped_file_close(struct mapped_file *file); /* also after open failed, or 
 
 /* Closes the descriptor and keeps the map, for whoever has more files than descriptors. From then
  * on the size is looked up by the path, as long as that is the same file. */
-void mapped_file_let_go(struct mapped_file *file);
+void mapped_file_close_descriptor(struct mapped_file *file);
 
 /* How many bytes may be read now: `bytes`, or fewer where the file became shorter. */
 uint64_t mapped_file_extent(const struct mapped_file *file);

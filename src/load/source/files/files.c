@@ -119,7 +119,7 @@ static int read_value(const struct codec *codec, int fd, uint64_t bytes, uint8_t
         return err_set(err, -LEAT_E_CORRUPT, "%s has %llu bytes, far more than its sample.", path,
                        (unsigned long long)bytes);
     if (codec->variable && bytes)
-        value = request->room(request, bytes);
+        value = request->alloc(request, bytes);
     else if (mem_reserve(&scratch->bytes, &scratch->capacity, bytes + 1, 1) == 0)
         value = scratch->bytes;
     if (!value)

@@ -15,7 +15,7 @@ struct spare {
 
 struct chunk_cache {
     /* Set once. */
-    uint64_t budget_bytes, lately_bytes;
+    uint64_t budget_bytes, recent_bytes;
     uint64_t buckets; /* a power of two */
 
     pthread_mutex_t lock;
@@ -24,8 +24,8 @@ struct chunk_cache {
     /* Under the lock. */
     struct cached_chunk **bucket;
     struct cached_chunk *oldest, *newest; /* all chunks, by their last use */
-    struct cached_chunk *border;          /* the oldest of those used lately; NULL: none is */
-    uint64_t used_lately_bytes;
+    struct cached_chunk *border;          /* the oldest of those used recent; NULL: none is */
+    uint64_t recent_used_bytes;
     struct spare *spares;
     struct chunk_cache_stats stats;
 
@@ -89,14 +89,14 @@ static uint64_t buckets_for(uint64_t chunks)
     return buckets;
 }
 
-struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t lately_bytes,
+struct chunk_cache *chunk_cache_new(uint64_t budget_bytes, uint64_t recent_bytes,
                                     uint64_t chunk_bytes)
 {
     struct chunk_cache *cache = mem_alloc(sizeof *cache);
     if (!cache)
         return NULL;
     cache->budget_bytes = budget_bytes;
-    cache->lately_bytes = lately_bytes;
+    cache->recent_bytes = recent_bytes;
     cache->buckets = buckets_for(budget_bytes / (chunk_bytes ? chunk_bytes : 1));
     if (!(cache->bucket = mem_alloc_array(cache->buckets, sizeof *cache->bucket))) {
         mem_free(cache);
@@ -154,11 +154,11 @@ static struct cached_chunk *find(struct chunk_cache *cache, uint64_t field, uint
     return chunk;
 }
 
-/* The oldest of those used lately is so no more. */
+/* The oldest of those used recent is so no more. */
 static void move_border(struct chunk_cache *cache)
 {
-    cache->border->lately = 0;
-    cache->used_lately_bytes -= cache->border->room;
+    cache->border->recent = 0;
+    cache->recent_used_bytes -= cache->border->capacity;
     cache->border = cache->border->newer;
 }
 
@@ -166,8 +166,8 @@ static void unlink_by_age(struct chunk_cache *cache, struct cached_chunk *chunk)
 {
     if (chunk == cache->border)
         move_border(cache);
-    else if (chunk->lately)
-        cache->used_lately_bytes -= chunk->room;
+    else if (chunk->recent)
+        cache->recent_used_bytes -= chunk->capacity;
     *(chunk->older ? &chunk->older->newer : &cache->oldest) = chunk->newer;
     *(chunk->newer ? &chunk->newer->older : &cache->newest) = chunk->older;
 }
@@ -178,11 +178,11 @@ static void link_as_newest(struct chunk_cache *cache, struct cached_chunk *chunk
     chunk->newer = NULL;
     *(cache->newest ? &cache->newest->newer : &cache->oldest) = chunk;
     cache->newest = chunk;
-    chunk->lately = 1;
-    cache->used_lately_bytes += chunk->room;
+    chunk->recent = 1;
+    cache->recent_used_bytes += chunk->capacity;
     if (!cache->border)
         cache->border = chunk;
-    while (cache->used_lately_bytes > cache->lately_bytes && cache->border != chunk)
+    while (cache->recent_used_bytes > cache->recent_bytes && cache->border != chunk)
         move_border(cache);
 }
 
@@ -198,7 +198,7 @@ static void unlink_all(struct chunk_cache *cache, struct cached_chunk *chunk)
 static void drop(struct chunk_cache *cache, struct cached_chunk *chunk)
 {
     unlink_all(cache, chunk);
-    cache->stats.bytes -= chunk->room;
+    cache->stats.bytes -= chunk->capacity;
     mem_free(chunk->bytes);
     mem_free(chunk);
 }
@@ -218,14 +218,14 @@ static struct cached_chunk *find_idle(struct chunk_cache *cache)
     return chunk;
 }
 
-/* Makes room, and keeps the memory of the last one that went where it fits. */
-static struct cached_chunk *make_room(struct chunk_cache *cache, uint64_t room)
+/* Makes space, and keeps the memory of the last one that went where it fits. */
+static struct cached_chunk *make_space(struct chunk_cache *cache, uint64_t capacity)
 {
     struct cached_chunk *idle;
-    while (cache->stats.bytes + room > cache->budget_bytes && (idle = find_idle(cache))) {
-        if (idle->room == room && cache->stats.bytes <= cache->budget_bytes) {
+    while (cache->stats.bytes + capacity > cache->budget_bytes && (idle = find_idle(cache))) {
+        if (idle->capacity == capacity && cache->stats.bytes <= cache->budget_bytes) {
             unlink_all(cache, idle);
-            cache->stats.bytes -= room;
+            cache->stats.bytes -= capacity;
             return idle;
         }
         drop(cache, idle);
@@ -233,14 +233,14 @@ static struct cached_chunk *make_room(struct chunk_cache *cache, uint64_t room)
     return NULL;
 }
 
-static struct cached_chunk *make_chunk(struct chunk_cache *cache, uint64_t room)
+static struct cached_chunk *make_chunk(struct chunk_cache *cache, uint64_t capacity)
 {
-    struct cached_chunk *chunk = make_room(cache, room);
+    struct cached_chunk *chunk = make_space(cache, capacity);
     if (chunk)
         return chunk;
     if (!(chunk = mem_alloc(sizeof *chunk)))
         return NULL;
-    if (!(chunk->bytes = mem_alloc(room))) {
+    if (!(chunk->bytes = mem_alloc(capacity))) {
         mem_free(chunk);
         return NULL;
     }
@@ -248,21 +248,21 @@ static struct cached_chunk *make_chunk(struct chunk_cache *cache, uint64_t room)
 }
 
 static struct cached_chunk *add_chunk(struct chunk_cache *cache, uint64_t field, uint64_t number,
-                                      uint64_t room)
+                                      uint64_t capacity)
 {
-    struct cached_chunk *chunk = make_chunk(cache, room);
+    struct cached_chunk *chunk = make_chunk(cache, capacity);
     if (!chunk)
         return NULL;
     struct cached_chunk **bucket = bucket_of(cache, field, number);
     *chunk = (struct cached_chunk){.bytes = chunk->bytes,
-                                   .room = room,
+                                   .capacity = capacity,
                                    .field = field,
                                    .number = number,
                                    .pins = 1,
                                    .bucket_next = *bucket};
     *bucket = chunk;
     link_as_newest(cache, chunk);
-    cache->stats.bytes += room;
+    cache->stats.bytes += capacity;
     if (cache->stats.bytes > cache->stats.most_bytes)
         cache->stats.most_bytes = cache->stats.bytes;
     return chunk;
@@ -270,7 +270,7 @@ static struct cached_chunk *add_chunk(struct chunk_cache *cache, uint64_t field,
 
 /* ---- what threads call -------------------------------------------------------------------------
  */
-int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number, uint64_t room,
+int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number, uint64_t capacity,
                      int wait, struct cached_chunk **ret_chunk)
 {
     int result = CHUNK_READY;
@@ -285,7 +285,7 @@ int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number,
         unlink_by_age(cache, chunk);
         link_as_newest(cache, chunk);
     } else {
-        chunk = add_chunk(cache, field, number, room);
+        chunk = add_chunk(cache, field, number, capacity);
         result = chunk ? CHUNK_FILL : -ENOMEM;
     }
     pthread_mutex_unlock(&cache->lock);
@@ -295,12 +295,13 @@ int chunk_cache_take(struct chunk_cache *cache, uint64_t field, uint64_t number,
 }
 
 int chunk_cache_take_absent(struct chunk_cache *cache, uint64_t field, uint64_t first,
-                            uint64_t count, uint64_t room, struct cached_chunk **ret_chunk)
+                            uint64_t count, uint64_t capacity, struct cached_chunk **ret_chunk)
 {
     struct cached_chunk *chunk = NULL;
     pthread_mutex_lock(&cache->lock);
     for (uint64_t i = 0; i < count && !chunk; i++)
-        if (!find(cache, field, first + i) && !(chunk = add_chunk(cache, field, first + i, room)))
+        if (!find(cache, field, first + i) &&
+            !(chunk = add_chunk(cache, field, first + i, capacity)))
             break;
     pthread_mutex_unlock(&cache->lock);
     if (chunk)
@@ -329,7 +330,7 @@ void chunk_cache_release(struct chunk_cache *cache, struct cached_chunk *chunk)
     pthread_mutex_unlock(&cache->lock);
 }
 
-struct chunk_scratch *chunk_cache_take_scratch(struct chunk_cache *cache, uint64_t room)
+struct chunk_scratch *chunk_cache_take_scratch(struct chunk_cache *cache, uint64_t capacity)
 {
     pthread_mutex_lock(&cache->lock);
     struct spare *spare = cache->spares;
@@ -342,17 +343,17 @@ struct chunk_scratch *chunk_cache_take_scratch(struct chunk_cache *cache, uint64
     if (spare)
         spare->taken = 1;
     pthread_mutex_unlock(&cache->lock);
-    if (!spare || spare->scratch.room >= room)
+    if (!spare || spare->scratch.capacity >= capacity)
         return spare ? &spare->scratch : NULL;
     struct chunk_scratch *scratch = &spare->scratch;
-    uint8_t *bytes = mem_alloc(room), *smaller = scratch->bytes;
+    uint8_t *bytes = mem_alloc(capacity), *smaller = scratch->bytes;
     if (!bytes) {
         chunk_cache_return_scratch(cache, scratch);
         return NULL;
     }
     pthread_mutex_lock(&cache->lock); /* a child must not find the one that is freed */
     scratch->bytes = bytes;
-    scratch->room = room;
+    scratch->capacity = capacity;
     pthread_mutex_unlock(&cache->lock);
     mem_free(smaller);
     return scratch;

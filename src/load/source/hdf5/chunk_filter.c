@@ -31,7 +31,7 @@ void chunk_scratch_done(struct chunk_scratch *scratch)
     *scratch = (struct chunk_scratch){0};
 }
 
-uint64_t chunk_filter_room(uint64_t chunk_bytes)
+uint64_t chunk_filter_capacity(uint64_t chunk_bytes)
 {
     /* Checksums of every filter, and deflate of what was deflated before. */
     return chunk_bytes + chunk_bytes / 256 + 1024;
@@ -60,7 +60,7 @@ struct passage {
 };
 
 static int unpack_deflate(struct chunk_scratch *scratch, struct passage *p, uint8_t *to,
-                          uint64_t room)
+                          uint64_t capacity)
 {
     size_t bytes = 0;
     if (!scratch->inflater && !(scratch->inflater = libdeflate_alloc_decompressor())) {
@@ -68,7 +68,7 @@ static int unpack_deflate(struct chunk_scratch *scratch, struct passage *p, uint
         return -ENOMEM;
     }
     enum libdeflate_result result =
-        libdeflate_zlib_decompress(scratch->inflater, p->at, p->bytes, to, room, &bytes);
+        libdeflate_zlib_decompress(scratch->inflater, p->at, p->bytes, to, capacity, &bytes);
     if (result != LIBDEFLATE_SUCCESS) {
         p->why = result == LIBDEFLATE_INSUFFICIENT_SPACE
                      ? "its deflate stream is longer than a chunk"
@@ -84,13 +84,13 @@ static int unpack_deflate(struct chunk_scratch *scratch, struct passage *p, uint
  * byte), two less than it is, and the upper five bits of how far back it lies, less one. Returns
  * the bytes written, 0 when they would reach outside. */
 static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t *to, uint64_t done,
-                                uint64_t room)
+                                uint64_t capacity)
 {
     const uint8_t *from = *at;
     uint64_t control = *from++, length;
     if (control < 32) {
         length = control + 1;
-        if (length > (uint64_t)(end - from) || length > room - done)
+        if (length > (uint64_t)(end - from) || length > capacity - done)
             return 0;
         memcpy(to + done, from, length);
         *at = from + length;
@@ -106,7 +106,7 @@ static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t 
         return 0;
     uint64_t back = ((control & 31) << 8 | *from++) + 1;
     length += 2;
-    if (back > done || length > room - done)
+    if (back > done || length > capacity - done)
         return 0;
     for (uint64_t i = 0; i < length; i++) /* the two may overlap: a run repeats itself */
         to[done + i] = to[done + i - back];
@@ -114,12 +114,12 @@ static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t 
     return length;
 }
 
-static int unpack_lzf(struct passage *p, uint8_t *to, uint64_t room)
+static int unpack_lzf(struct passage *p, uint8_t *to, uint64_t capacity)
 {
     const uint8_t *at = p->at, *end = p->at + p->bytes;
     uint64_t done = 0;
     while (at < end) {
-        uint64_t bytes = unpack_lzf_step(&at, end, to, done, room);
+        uint64_t bytes = unpack_lzf_step(&at, end, to, done, capacity);
         if (!bytes) {
             p->why = "its lzf stream is damaged";
             return -LEAT_E_CORRUPT;
@@ -208,14 +208,14 @@ static int moves(const struct leat_hdf5_filter *filter)
 }
 
 static int unfilter_one(const struct leat_hdf5_filter *filter, struct chunk_scratch *scratch,
-                        struct passage *p, uint8_t *to, uint64_t room)
+                        struct passage *p, uint8_t *to, uint64_t capacity)
 {
     switch (filter->kind) {
-    case LEAT_HDF5_DEFLATE: return unpack_deflate(scratch, p, to, room);
-    case LEAT_HDF5_LZF: return unpack_lzf(p, to, room);
+    case LEAT_HDF5_DEFLATE: return unpack_deflate(scratch, p, to, capacity);
+    case LEAT_HDF5_LZF: return unpack_lzf(p, to, capacity);
     case LEAT_HDF5_FLETCHER32: return check_sum(p);
     case LEAT_HDF5_SHUFFLE:
-        if (p->bytes > room) {
+        if (p->bytes > capacity) {
             p->why = "it is longer than a chunk";
             return -LEAT_E_CORRUPT;
         }
@@ -231,7 +231,7 @@ int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const u
                    uint64_t stored_bytes, struct chunk_scratch *scratch, uint8_t *chunk,
                    uint64_t chunk_bytes, const char **ret_why)
 {
-    uint64_t room = chunk_filter_room(chunk_bytes);
+    uint64_t capacity = chunk_filter_capacity(chunk_bytes);
     struct passage p = {.at = stored, .bytes = stored_bytes};
     uint32_t left = 0; /* filters that write: they take turns with the buffers, the last has ours */
     for (uint32_t i = 0; i < pipeline->count; i++)
@@ -241,7 +241,7 @@ int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const u
         if (mask >> i & 1)
             continue;
         uint8_t *to = left & 1 ? chunk : scratch->bytes;
-        int failed = unfilter_one(filter, scratch, &p, to, room);
+        int failed = unfilter_one(filter, scratch, &p, to, capacity);
         if (failed < 0) {
             *ret_why = p.why;
             return failed;

@@ -24,8 +24,8 @@ const char *chunk_filter_name(uint32_t kind);
 
 /* What a thread needs to unpack a chunk, kept for the next one. Zeros are a fresh one. */
 struct chunk_scratch {
-    uint8_t *bytes; /* owned; at least `room` of them before a call */
-    uint64_t room;
+    uint8_t *bytes; /* owned; at least `capacity` of them before a call */
+    uint64_t capacity;
     void *inflater; /* owned; made when first needed */
 };
 
@@ -33,14 +33,14 @@ void chunk_scratch_done(struct chunk_scratch *scratch);
 
 /* The bytes that both buffers must have: between two filters a chunk may be a little larger than
  * at the end. */
-uint64_t chunk_filter_room(uint64_t chunk_bytes);
+uint64_t chunk_filter_capacity(uint64_t chunk_bytes);
 
 /* Whether `stored_bytes` can unpack to `chunk_bytes` at all: asked before memory is taken for it.
  */
 int chunk_filter_plausible(const struct chunk_pipeline *pipeline, uint32_t mask,
                            uint64_t stored_bytes, uint64_t chunk_bytes);
 
-/* Unpacks into `chunk`, which has chunk_filter_room() bytes. Filters whose bit is set in `mask`
+/* Unpacks into `chunk`, which has chunk_filter_capacity() bytes. Filters whose bit is set in `mask`
  * were not applied. 0, or negative with `*ret_why`, the end of a sentence: "its deflate stream is
  * damaged". */
 int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const uint8_t *stored,

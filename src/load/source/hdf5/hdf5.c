@@ -41,7 +41,7 @@
 
 /* Windows that are in use at a time: threads finish one while they begin the next. What is left of
  * the cache keeps chunks for the next epoch. */
-#define LATELY_WINDOWS    1.25
+#define RECENT_WINDOWS    1.25
 
 #define BLOCK_SAMPLES     256  /* of a request that are sorted together */
 #define AHEAD_MOST_CHUNKS 1024 /* searched for one to unpack ahead */
@@ -219,7 +219,7 @@ static int unpack(const struct reading *r, const struct leat_hdf5_chunk *chunk, 
     const struct hdf5_dataset *dataset = r->field->dataset;
     struct chunk_cache *cache = r->source->cache;
     struct chunk_scratch *scratch =
-        chunk_cache_take_scratch(cache, chunk_filter_room(dataset->chunk_bytes));
+        chunk_cache_take_scratch(cache, chunk_filter_capacity(dataset->chunk_bytes));
     if (!scratch) {
         *ret_why = "there is no memory to unpack it";
         return -ENOMEM;
@@ -240,7 +240,7 @@ static int unpack_ahead(const struct reading *r)
     const char *why;
     if (!r->ahead_count ||
         !chunk_cache_take_absent(cache, r->number, r->ahead_first, r->ahead_count,
-                                 chunk_filter_room(r->field->dataset->chunk_bytes), &cached))
+                                 chunk_filter_capacity(r->field->dataset->chunk_bytes), &cached))
         return 0;
     const struct leat_hdf5_chunk *chunk = hdf5_chunk_find(r->field->dataset, cached->number);
     int good = chunk && chunk_fits(r, chunk) && chunk_plausible(r, chunk) &&
@@ -259,10 +259,11 @@ static int read_packed(const struct reading *r, uint64_t column,
     struct chunk_cache *cache = r->source->cache;
     struct cached_chunk *cached;
     const char *why = "there is no memory to unpack it";
-    uint64_t room = chunk_filter_room(r->field->dataset->chunk_bytes);
-    int result = chunk_cache_take(cache, r->number, chunk->number, room, 0, &cached);
+    uint64_t capacity = chunk_filter_capacity(r->field->dataset->chunk_bytes);
+    int result = chunk_cache_take(cache, r->number, chunk->number, capacity, 0, &cached);
     while (result == CHUNK_BUSY && wait)
-        result = chunk_cache_take(cache, r->number, chunk->number, room, !unpack_ahead(r), &cached);
+        result =
+            chunk_cache_take(cache, r->number, chunk->number, capacity, !unpack_ahead(r), &cached);
     if (result == CHUNK_BUSY)
         return 0;
     if (result == CHUNK_FILL) {
@@ -550,9 +551,9 @@ static int set_cache(struct hdf5_source *s, uint64_t asked_bytes, struct leat_er
         const struct hdf5_field *field = &s->field[f];
         if (!field->packed)
             continue;
-        uint64_t room = chunk_filter_room(field->dataset->chunk_bytes);
-        smallest = room < smallest ? room : smallest;
-        double row_of_chunks = (double)field->columns * (double)room;
+        uint64_t capacity = chunk_filter_capacity(field->dataset->chunk_bytes);
+        smallest = capacity < smallest ? capacity : smallest;
+        double row_of_chunks = (double)field->columns * (double)capacity;
         least_bytes += 2 * row_of_chunks;
         sample_bytes += row_of_chunks / (double)field->dataset->chunk[0];
     }
@@ -568,8 +569,8 @@ static int set_cache(struct hdf5_source *s, uint64_t asked_bytes, struct leat_er
     int64_t fit = (int64_t)((double)budget / 2 / sample_bytes) / rows;
     int64_t want = (WINDOW_SAMPLES + rows - 1) / rows;
     s->base.window = (fit < 1 ? 1 : fit < want ? fit : want) * rows;
-    double lately_bytes = LATELY_WINDOWS * (double)s->base.window * sample_bytes;
-    if (!(s->cache = chunk_cache_new(budget, (uint64_t)lately_bytes, smallest)))
+    double recent_bytes = RECENT_WINDOWS * (double)s->base.window * sample_bytes;
+    if (!(s->cache = chunk_cache_new(budget, (uint64_t)recent_bytes, smallest)))
         return err_set(err, -ENOMEM, "No memory for the chunks of %s.", s->file.path);
     return 0;
 }

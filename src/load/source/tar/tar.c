@@ -103,9 +103,9 @@ static int read_key(const struct shard *shard, size_t row, uint64_t extent,
     if (bytes < 0)
         return bytes;
     if (key == walk.joined) { /* does not lie in the archive as one piece */
-        char *copy = request->room(request, (uint64_t)bytes);
+        char *copy = request->alloc(request, (uint64_t)bytes);
         if (!copy)
-            return err_set(err, -ENOMEM, "there is no room for its key.");
+            return err_set(err, -ENOMEM, "there is no memory for its key.");
         key = memcpy(copy, key, (size_t)bytes);
     }
     *place = (struct leat_span){key, bytes};
@@ -345,7 +345,7 @@ static int open_shard(struct opening *o, uint32_t number, struct leat_err *err)
     if (failed >= 0)
         failed = shard_file_keep(&shard->file, err);
     if (failed >= 0 && t->shard_count > DESCRIPTORS_MOST)
-        mapped_file_let_go(&shard->file.file);
+        mapped_file_close_descriptor(&shard->file.file);
     return failed;
 }
 

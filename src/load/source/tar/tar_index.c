@@ -166,7 +166,7 @@ static int parse(struct tar_index *index, struct tar_walk *walk, const struct ta
 }
 
 /* Growing by half leaves room that a source would keep for all its life. */
-static void give_back_room(struct tar_index *index)
+static void shrink_to_fit(struct tar_index *index)
 {
     void *starts = mem_resize(index->starts, index->count, sizeof *index->starts);
     void *parts = mem_resize(index->parts, index->count * index->fields, sizeof *index->parts);
@@ -187,7 +187,7 @@ int tar_index_parse(struct tar_index *index, const char *path, const uint8_t *ba
     if (failed < 0)
         tar_index_done(index);
     else if (index->count)
-        give_back_room(index);
+        shrink_to_fit(index);
     return failed;
 }
 

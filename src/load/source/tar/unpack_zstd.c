@@ -30,18 +30,18 @@ static int zstd_put(void *state, const uint8_t *bytes, size_t count, struct unpa
 {
     struct unzstd *u = state;
     ZSTD_inBuffer in = {bytes, count, 0};
-    ZSTD_outBuffer room;
+    ZSTD_outBuffer output;
     do {
-        room = (ZSTD_outBuffer){u->out, OUT_BYTES, 0};
-        size_t left = ZSTD_decompressStream(u->stream, &room, &in);
+        output = (ZSTD_outBuffer){u->out, OUT_BYTES, 0};
+        size_t left = ZSTD_decompressStream(u->stream, &output, &in);
         if (ZSTD_isError(left))
             return err_set(err, -LEAT_E_CORRUPT, "its zstd data cannot be read (%s).",
                            ZSTD_getErrorName(left));
         u->inside = left != 0;
-        int failed = room.pos ? out->write(out, u->out, room.pos, err) : 0;
+        int failed = output.pos ? out->write(out, u->out, output.pos, err) : 0;
         if (failed < 0)
             return failed;
-    } while (in.pos < in.size || (u->inside && room.pos == room.size));
+    } while (in.pos < in.size || (u->inside && output.pos == output.size));
     return 0;
 }
 

@@ -2,11 +2,11 @@
  *
  * Megatron's index tells which sequences make a document; they follow each other, so a document is
  * a range of the file. With the type of the file the spans point into the mapping; tokens that are
- * made wider lie in room of the batch.
+ * made wider lie in memory of the batch.
  */
 #include "load/source/array/mapped_file.h"
 #include "megatron_index.h"
-#include "load/source/array/widen.h"
+#include "load/source/array/integer_convert.h"
 
 #include "base/mem.h"
 #include "load/source.h"
@@ -18,7 +18,7 @@ struct documents_source {
     struct mapped_file file;
     int64_t *starts; /* owned; in tokens; one more than there are documents */
     uint64_t item_bytes;
-    widen_function *widen;
+    integer_convert_fn *widen;
 };
 
 /* Where document `index` lies now: its first byte in the mapping, or NULL when the file has become
@@ -51,7 +51,7 @@ static int read_documents(struct leat_source *source, const struct source_reques
             report->bad(report, i, -LEAT_E_CORRUPT, text);
         } else if (d->widen && spans[i].items) {
             void *place =
-                request->room(request, (uint64_t)spans[i].items * source->field[0].row_bytes);
+                request->alloc(request, (uint64_t)spans[i].items * source->field[0].row_bytes);
             if (!place)
                 return err_set(err, -ENOMEM, "No memory for a document of %lld tokens.",
                                (long long)spans[i].items);
@@ -106,7 +106,7 @@ static int add_field(struct documents_source *d, const struct leat_documents *as
                      const struct megatron_index *index, struct leat_err *err)
 {
     enum leat_dtype out = asked->out == LEAT_RAW ? index->dtype : asked->out;
-    if (out != index->dtype && !(d->widen = widen_find(index->dtype, out)))
+    if (out != index->dtype && !(d->widen = integer_convert_find(index->dtype, out)))
         return err_set(err, -LEAT_E_USAGE, "Tokens of type %s do not fit into %s.",
                        leat_dtype_name(index->dtype), leat_dtype_name(out));
     int failed = source_add_field(&d->base, asked->name ? asked->name : "tokens", out,

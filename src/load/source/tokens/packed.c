@@ -13,7 +13,7 @@
  */
 #include "load/permutation.h"
 #include "load/source.h"
-#include "load/source/array/widen.h"
+#include "load/source/array/integer_convert.h"
 
 #include "base/mem.h"
 
@@ -30,7 +30,7 @@ struct packed_source {
     int64_t documents;
     int64_t *starts; /* owned: of each document in the order, and the end of the last */
     struct permutation order;
-    widen_function *widen;        /* NULL: they are int64 already */
+    integer_convert_fn *widen;    /* NULL: they are int64 already */
     uint32_t segments, positions; /* their fields; 0: not asked for */
 };
 
@@ -66,9 +66,9 @@ struct piece {
     uint8_t bytes[];
 };
 
-static void *get_room(const struct source_request *request, uint64_t bytes)
+static void *alloc_row(const struct source_request *request, uint64_t bytes)
 {
-    struct piece **pieces = request->room_owner;
+    struct piece **pieces = request->alloc_owner;
     if (bytes > SIZE_MAX / 2)
         return NULL;
     struct piece *piece = mem_alloc(sizeof *piece + ROOM_ALIGN + (size_t)bytes);
@@ -80,7 +80,7 @@ static void *get_room(const struct source_request *request, uint64_t bytes)
     return piece->bytes + (ROOM_ALIGN - at % ROOM_ALIGN) % ROOM_ALIGN;
 }
 
-static void free_room(struct piece *piece)
+static void free_memory(struct piece *piece)
 {
     while (piece) {
         struct piece *next = piece->next;
@@ -149,8 +149,8 @@ static int add_documents(const struct packed_source *p, struct row *row, int64_t
     struct source_request request = {.indices = indices,
                                      .count = count,
                                      .places = places,
-                                     .room = get_room,
-                                     .room_owner = &pieces};
+                                     .alloc = alloc_row,
+                                     .alloc_owner = &pieces};
     for (size_t i = 0; i < count; i++)
         indices[i] = document_at(p, k + (int64_t)i);
     int failed = p->inner->ops->read(p->inner, &request, &bad->base, err);
@@ -162,7 +162,7 @@ static int add_documents(const struct packed_source *p, struct row *row, int64_t
         else
             add_part(p, row, k + (int64_t)i, &spans[i]);
     }
-    free_room(pieces);
+    free_memory(pieces);
     return failed;
 }
 
@@ -238,11 +238,12 @@ static int check_asked(const struct leat_source *inner, const struct leat_packed
                        struct leat_err *err)
 {
     const struct leat_field *field = &inner->field[0];
-    if (inner->fields != 1 || !field->variable || field->dims || !widen_is_integer(field->dtype))
+    if (inner->fields != 1 || !field->variable || field->dims ||
+        !integer_convert_is_integer(field->dtype))
         return err_set(err, -LEAT_E_USAGE,
                        "Only a source of one field, whole numbers of another count in each sample, "
                        "can be packed.");
-    if (field->dtype != LEAT_INT64 && !widen_find(field->dtype, LEAT_INT64))
+    if (field->dtype != LEAT_INT64 && !integer_convert_find(field->dtype, LEAT_INT64))
         return err_set(err, -LEAT_E_USAGE, "Tokens of type %s do not fit into int64.",
                        leat_dtype_name(field->dtype));
     if (asked->length < 1 || asked->length > INT64_MAX / 16)
@@ -311,7 +312,7 @@ int leat_source_packed(struct leat_source *source, const struct leat_packed *ask
     p->asked = *asked;
     p->base.lent = source->lent;
     p->documents = source->count;
-    p->widen = widen_find(source->field[0].dtype, LEAT_INT64);
+    p->widen = integer_convert_find(source->field[0].dtype, LEAT_INT64);
     permutation_init(&p->order, (uint64_t)p->documents, random_at(asked->seed, 0, 0));
     failed = find_starts(p, err);
     if (!failed)

@@ -1,7 +1,7 @@
 /* tokens.c: fixed-length slices of a flat file of integers, widened while they are copied. */
 #include "load/source/array/mapped_file.h"
 #include "megatron_index.h"
-#include "load/source/array/widen.h"
+#include "load/source/array/integer_convert.h"
 
 #include "load/source.h"
 
@@ -15,7 +15,7 @@ struct tokens_source {
     uint64_t end; /* bytes of the file that are needed */
     uint64_t item_bytes;
     int64_t length, stride;
-    widen_function *widen;
+    integer_convert_fn *widen;
 };
 
 static int read_slices(struct leat_source *source, const struct source_request *request,
@@ -58,7 +58,7 @@ static int find_extent(struct tokens_source *t, const struct leat_tokens *asked,
 {
     if (!asked->index_path) {
         uint64_t item = leat_dtype_bytes(asked->dtype);
-        if (!widen_is_integer(asked->dtype))
+        if (!integer_convert_is_integer(asked->dtype))
             return err_set(err, -LEAT_E_USAGE, "Tokens are integers, not %s.",
                            leat_dtype_name(asked->dtype));
         if (asked->offset_bytes < 0 || (uint64_t)asked->offset_bytes > t->file.bytes)
@@ -109,7 +109,7 @@ static int set_slices(struct tokens_source *t, const struct leat_tokens *asked,
         return err_set(err, -LEAT_E_USAGE, "%s holds %lld tokens, fewer than one sample of %lld.",
                        asked->path, (long long)tokens, (long long)t->length);
     enum leat_dtype out = asked->out == LEAT_RAW ? dtype : asked->out;
-    if (out != dtype && !(t->widen = widen_find(dtype, out)))
+    if (out != dtype && !(t->widen = integer_convert_find(dtype, out)))
         return err_set(err, -LEAT_E_USAGE, "Tokens of type %s do not fit into %s.",
                        leat_dtype_name(dtype), leat_dtype_name(out));
     int64_t shape[2] = {(tokens - t->length) / t->stride + 1, t->length};

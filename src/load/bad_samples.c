@@ -1,4 +1,4 @@
-/* repair.c: bad samples, and what takes their place.
+/* bad_samples.c: bad samples, and what takes their place.
  *
  * Done by next(), batch after batch in order of delivery, so that what takes which place, and the
  * list of errors, depend on the data alone and never on threads.
@@ -68,7 +68,8 @@ static int read_single(struct leat_loader *l, struct slot *slot, int64_t row, in
 static int replace(struct leat_loader *l, struct slot *slot, int64_t row, struct leat_err *err)
 {
     int64_t index = slot->indices[row];
-    uint64_t key = random_at(l->sampler.key, 0x7265706c, (uint64_t)index); /* a stream of its own */
+    uint64_t key =
+        random_at(l->epoch_order.key, 0x7265706c, (uint64_t)index); /* a stream of its own */
     for (uint64_t n = 0; n < MOST_DRAWS; n++) {
         uint64_t draw = random_at(key, n, 0) % (uint64_t)l->source->count;
         if (read_single(l, slot, row, (int64_t)draw) == 0)
@@ -96,7 +97,7 @@ static void skip(struct leat_loader *l, struct slot *slot, int64_t row)
         int64_t last = l->share.samples - ++l->spare, index;
         if (last <= here)
             return;
-        sampler_fill(&l->sampler, share_position(&l->share, last), 1, &index);
+        epoch_order_fill(&l->epoch_order, share_position(&l->share, last), 1, &index);
         if (read_single(l, slot, row, index) == 0)
             return;
     }
@@ -131,7 +132,7 @@ static int raise_first(const struct slot *slot, struct leat_err *err)
                    bad->text);
 }
 
-int repair_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+int bad_samples_handle(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     int in_order = l->options.order != LEAT_ORDER_GIVEN;
     if (slot->bad_lost)

@@ -1,5 +1,5 @@
-/* sampler.c: see sampler.h. */
-#include "load/sampler.h"
+/* epoch_order.c: see epoch_order.h. */
+#include "load/epoch_order.h"
 
 /* Streams of random_at(), so that no two uses of one key meet. */
 enum { STREAM_SEQUENCE = 1, STREAM_WINDOW, STREAM_TAIL, STREAM_TAIL_PLACE };
@@ -10,7 +10,7 @@ static int64_t min64(int64_t a, int64_t b)
 }
 
 /* The short block at the end of the data comes between two groups, not always at the end. */
-static int64_t place_tail(const struct sampler *s)
+static int64_t place_tail(const struct epoch_order *s)
 {
     int64_t group = s->block * s->mix, full = s->count / s->block * s->block;
     int64_t groups = full / group + (full % group != 0);
@@ -18,10 +18,10 @@ static int64_t place_tail(const struct sampler *s)
     return min64((int64_t)(random % (uint64_t)(groups + 1)) * group, full);
 }
 
-void sampler_init(struct sampler *s, enum leat_order order, int64_t count, uint64_t seed,
-                  uint64_t epoch, int64_t block, int64_t mix, int64_t window)
+void epoch_order_init(struct epoch_order *s, enum leat_order order, int64_t count, uint64_t seed,
+                      uint64_t epoch, int64_t block, int64_t mix, int64_t window)
 {
-    *s = (struct sampler){.order = order, .count = count, .window = window};
+    *s = (struct epoch_order){.order = order, .count = count, .window = window};
     s->key = random_at(seed, epoch, 0);
     if (order == LEAT_ORDER_FULL)
         permutation_init(&s->sequence, (uint64_t)count, random_at(s->key, STREAM_SEQUENCE, 0));
@@ -51,7 +51,7 @@ static struct part part_of(int64_t position, size_t count, int64_t size, int64_t
     return p;
 }
 
-static void fill_window(const struct sampler *s, int64_t first, size_t count, int64_t *indices)
+static void fill_window(const struct epoch_order *s, int64_t first, size_t count, int64_t *indices)
 {
     while (count) {
         struct part p = part_of(first, count, s->window, s->count);
@@ -66,9 +66,9 @@ static void fill_window(const struct sampler *s, int64_t first, size_t count, in
 }
 
 /* Positions of the full blocks alone: groups of `mix` blocks, shuffled within. */
-static void fill_groups(const struct sampler *s, int64_t first, size_t count, int64_t *indices)
+static void fill_groups(const struct epoch_order *s, int64_t first, size_t count, int64_t *indices)
 {
-    int64_t blocks[SAMPLER_MOST_MIX];
+    int64_t blocks[ORDER_MAX_MIX];
     int64_t full = s->count / s->block * s->block;
     while (count) {
         struct part p = part_of(first, count, s->block * s->mix, full);
@@ -86,7 +86,7 @@ static void fill_groups(const struct sampler *s, int64_t first, size_t count, in
     }
 }
 
-static void fill_quasi(const struct sampler *s, int64_t first, size_t count, int64_t *indices)
+static void fill_quasi(const struct epoch_order *s, int64_t first, size_t count, int64_t *indices)
 {
     int64_t tail = s->count % s->block, end = first + (int64_t)count;
     int64_t tail_end = s->tail_at + tail;
@@ -108,7 +108,8 @@ static void fill_quasi(const struct sampler *s, int64_t first, size_t count, int
         fill_groups(s, first - tail, (size_t)(end - first), indices);
 }
 
-void sampler_fill(const struct sampler *s, int64_t first, size_t count, int64_t *ret_indices)
+void epoch_order_fill(const struct epoch_order *s, int64_t first, size_t count,
+                      int64_t *ret_indices)
 {
     switch (s->order) {
     case LEAT_ORDER_FULL:

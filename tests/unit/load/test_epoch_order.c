@@ -1,12 +1,12 @@
-/* test_sampler.c: every order visits every sample once; ranks share them without overlap; any cut
- * of the sequence can be made by itself; and what is left after a step is a range. */
+/* test_epoch_order.c: every order visits every sample once; ranks share them without overlap; any
+ * cut of the sequence can be made by itself; and what is left after a step is a range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "load/sampler.h"
+#include "load/epoch_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +32,9 @@ static void every_order_visits_each_once(void **state)
         for (int64_t n = 0; n < 5000; n += n < 70 ? 1 : 391)
             for (int64_t size = 1; size < 200; size = size * 3 + 1)
                 for (int64_t mix = 1; mix < 9; mix += 3) {
-                    struct sampler s;
-                    sampler_init(&s, orders[o], n, 11, 3, size, mix, size);
-                    sampler_fill(&s, 0, (size_t)n, indices);
+                    struct epoch_order s;
+                    epoch_order_init(&s, orders[o], n, 11, 3, size, mix, size);
+                    epoch_order_fill(&s, 0, (size_t)n, indices);
                     check_once_each(indices, n);
                 }
     free(indices);
@@ -45,12 +45,12 @@ static void any_cut_equals_the_whole(void **state)
     enum { N = 2011 };
     int64_t whole[N], part[N];
     for (size_t o = 0; o < ORDERS; o++) {
-        struct sampler s;
-        sampler_init(&s, orders[o], N, 5, 1, 37, 4, 100);
-        sampler_fill(&s, 0, N, whole);
+        struct epoch_order s;
+        epoch_order_init(&s, orders[o], N, 5, 1, 37, 4, 100);
+        epoch_order_fill(&s, 0, N, whole);
         for (int64_t first = 0; first < N; first += 53)
             for (int64_t count = 1; first + count <= N; count = count * 2 + 1) {
-                sampler_fill(&s, first, (size_t)count, part);
+                epoch_order_fill(&s, first, (size_t)count, part);
                 assert_memory_equal(part, whole + first, (size_t)count * sizeof *part);
             }
     }
@@ -62,11 +62,12 @@ static void seeds_and_epochs_differ(void **state)
     int64_t a[N], b[N];
     for (size_t o = 1; o < ORDERS; o++)
         for (int change = 0; change < 2; change++) {
-            struct sampler s;
-            sampler_init(&s, orders[o], N, 5, 1, 37, 4, 100);
-            sampler_fill(&s, 0, N, a);
-            sampler_init(&s, orders[o], N, 5 + (uint64_t)change, 2 - (uint64_t)change, 37, 4, 100);
-            sampler_fill(&s, 0, N, b);
+            struct epoch_order s;
+            epoch_order_init(&s, orders[o], N, 5, 1, 37, 4, 100);
+            epoch_order_fill(&s, 0, N, a);
+            epoch_order_init(&s, orders[o], N, 5 + (uint64_t)change, 2 - (uint64_t)change, 37, 4,
+                             100);
+            epoch_order_fill(&s, 0, N, b);
             assert_memory_not_equal(a, b, sizeof a);
         }
 }
@@ -76,17 +77,17 @@ static void locality_is_kept(void **state)
 {
     enum { N = 6400 };
     static int64_t indices[N];
-    struct sampler s;
-    sampler_init(&s, LEAT_ORDER_WINDOW, N, 1, 1, 1, 1, 100);
-    sampler_fill(&s, 0, N, indices);
+    struct epoch_order s;
+    epoch_order_init(&s, LEAT_ORDER_WINDOW, N, 1, 1, 1, 1, 100);
+    epoch_order_fill(&s, 0, N, indices);
     int moved = 0;
     for (int64_t i = 0; i < N; i++) {
         assert_int_equal(indices[i] / 100, i / 100);
         moved += indices[i] != i;
     }
     assert_true(moved > N * 9 / 10);
-    sampler_init(&s, LEAT_ORDER_QUASI, N, 1, 1, 50, 4, 1);
-    sampler_fill(&s, 0, N, indices);
+    epoch_order_init(&s, LEAT_ORDER_QUASI, N, 1, 1, 50, 4, 1);
+    epoch_order_fill(&s, 0, N, indices);
     int first_blocks = 0;
     for (int64_t group = 0; group < N / 200; group++) {
         int blocks[N / 50] = {0}, different = 0;

@@ -1,4 +1,4 @@
-/* work.c: the pieces of a batch, and the threads that make them; see engine.h. */
+/* engine_threads.c: the pieces of a batch, and the threads that make them; see engine.h. */
 #include "load/engine.h"
 
 #include "base/clock.h"
@@ -13,7 +13,8 @@
  * against limits on address space. */
 #define STACK_BYTES (1u << 20)
 
-int work_claim(struct leat_loader *l, struct slot *only, struct slot **ret_slot, int64_t *ret_piece)
+int engine_claim_piece(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
+                       int64_t *ret_piece)
 {
     struct slot *slot = only ? only : l->flights;
     while (slot && slot->claimed == slot->pieces)
@@ -57,7 +58,8 @@ static void find_indices(struct leat_loader *l, struct slot *slot, int64_t first
             l->given + slot->batch.number % l->options.ahead * l->options.batch_size;
         memcpy(slot->indices + first, given + first, count * sizeof *given);
     } else {
-        sampler_fill(&l->sampler, slot->first_position + first, count, slot->indices + first);
+        epoch_order_fill(&l->epoch_order, slot->first_position + first, count,
+                         slot->indices + first);
     }
 }
 
@@ -73,7 +75,7 @@ static void read_piece(struct leat_loader *l, struct slot *slot, int64_t first, 
         note_bad(&report.base, i, failed, err.text);
 }
 
-uint64_t work_lay_out(struct leat_loader *l, struct slot *slot)
+uint64_t engine_lay_out(struct leat_loader *l, struct slot *slot)
 {
     if (!l->layouts.variable)
         return 0;
@@ -117,7 +119,7 @@ static int gather_rows_there(struct leat_loader *l, struct slot *slot, struct le
     return failed;
 }
 
-int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err)
+int engine_copy_to_device(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     int failed = device_slot_claim(l->device, &slot->device, err);
     if (!failed)
@@ -129,15 +131,15 @@ int work_copy(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 
 /* All pieces are made. Who made the last one lays the batch out: the others go on with the batches
  * after it, so the copying is shared batch by batch. A batch with bad samples is laid out by next()
- * after the repair; and so is one that has no room to be laid out twice. The same holds for the
+ * after the repair; and so is one that is too large to be laid out twice. The same holds for the
  * copy to a device. */
 static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
 {
     int later = slot->bad_count || slot->bad_lost || l->alone;
-    uint64_t ns = later ? 0 : work_lay_out(l, slot);
+    uint64_t ns = later ? 0 : engine_lay_out(l, slot);
     if (l->device && !later) {
         pthread_mutex_unlock(&l->lock);
-        int failed = work_copy(l, slot, NULL);
+        int failed = engine_copy_to_device(l, slot, NULL);
         pthread_mutex_lock(&l->lock);
         slot->copied = !failed;
     }
@@ -145,7 +147,7 @@ static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
     return ns;
 }
 
-uint64_t work_make(struct leat_loader *l, struct slot *slot, int64_t piece)
+uint64_t engine_make_piece(struct leat_loader *l, struct slot *slot, int64_t piece)
 {
     int64_t first = piece * l->piece, left = slot->batch.samples - first;
     size_t count = (size_t)(left < l->piece ? left : l->piece);
@@ -180,8 +182,8 @@ static void *work(void *argument)
     pthread_mutex_lock(&l->lock);
     thread->tid = gettid();
     while (!l->ending) {
-        if (thread->number < l->active && work_claim(l, NULL, &slot, &piece)) {
-            work_make(l, slot, piece);
+        if (thread->number < l->active && engine_claim_piece(l, NULL, &slot, &piece)) {
+            engine_make_piece(l, slot, piece);
             continue;
         }
         uint64_t t0 = clock_now_ns();
@@ -213,7 +215,7 @@ static int start_thread(struct engine_thread *thread)
     return -failed;
 }
 
-void work_start_threads(struct leat_loader *l)
+void engine_start_threads(struct leat_loader *l)
 {
     while (l->started < l->active) {
         struct engine_thread *thread = &l->threads[l->started];
@@ -224,7 +226,7 @@ void work_start_threads(struct leat_loader *l)
     }
 }
 
-void work_end_threads(struct leat_loader *l)
+void engine_end_threads(struct leat_loader *l)
 {
     pthread_mutex_lock(&l->lock);
     int started = l->started;

@@ -1,5 +1,5 @@
-/* widen.c: see widen.h. */
-#include "widen.h"
+/* integer_convert.c: see integer_convert.h. */
+#include "integer_convert.h"
 
 /* GCC vectorises at -O2 only what costs no size. */
 #if defined(__clang__)
@@ -56,8 +56,8 @@ WIDEN(i16_to_i32, int16_t, int32_t)
 
 static const struct {
     enum leat_dtype from, to;
-    widen_function *plain, *wide;
-} widenings[] = {
+    integer_convert_fn *plain, *wide;
+} conversions[] = {
     ROW(LEAT_UINT8, LEAT_INT64, u8_to_i64),   ROW(LEAT_INT8, LEAT_INT64, i8_to_i64),
     ROW(LEAT_UINT16, LEAT_INT64, u16_to_i64), ROW(LEAT_INT16, LEAT_INT64, i16_to_i64),
     ROW(LEAT_UINT32, LEAT_INT64, u32_to_i64), ROW(LEAT_INT32, LEAT_INT64, i32_to_i64),
@@ -74,15 +74,15 @@ static int has_avx2(void)
 #endif
 }
 
-widen_function *widen_find(enum leat_dtype from, enum leat_dtype to)
+integer_convert_fn *integer_convert_find(enum leat_dtype from, enum leat_dtype to)
 {
-    for (size_t i = 0; i < sizeof widenings / sizeof *widenings; i++)
-        if (widenings[i].from == from && widenings[i].to == to)
-            return has_avx2() ? widenings[i].wide : widenings[i].plain;
+    for (size_t i = 0; i < sizeof conversions / sizeof *conversions; i++)
+        if (conversions[i].from == from && conversions[i].to == to)
+            return has_avx2() ? conversions[i].wide : conversions[i].plain;
     return NULL;
 }
 
-int widen_is_integer(enum leat_dtype dtype)
+int integer_convert_is_integer(enum leat_dtype dtype)
 {
     return dtype >= LEAT_INT8 && dtype <= LEAT_UINT64;
 }

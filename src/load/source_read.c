@@ -1,4 +1,4 @@
-/* read_once.c: some samples without a loader: leat_source_read().
+/* source_read.c: some samples without a loader: leat_source_read().
  *
  * For callers that want this sample now, such as __getitem__ of a dataset: the batch is made in the
  * calling thread, in a slot of its own that no loader fills again.
@@ -74,7 +74,7 @@ int leat_source_read(struct leat_source *source, const int64_t *indices, size_t 
         slot_free(slot);
         return err_set(err, -ENOMEM, "No memory for %zu samples.", count);
     }
-    room_init(&slot->room, NULL);
+    arena_init(&slot->arena, NULL);
     atomic_init(&slot->refs, 1);
     slot->source = leat_source_ref(source);
     slot->batch.samples = (int64_t)count;

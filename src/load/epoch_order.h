@@ -1,4 +1,4 @@
-/* sampler.h: which sample comes when, for whom.
+/* epoch_order.h: which sample comes when, for whom.
  *
  * Two pure functions, both at random access, so that any thread can make any part of any batch and
  * a state is a single number:
@@ -15,15 +15,15 @@
  * world_size samples are left. What is left after any step is a range of positions, whatever the
  * world and the batch size were: that is what makes a state portable.
  */
-#ifndef LEAT_LOAD_SAMPLER_H
-#define LEAT_LOAD_SAMPLER_H
+#ifndef LEAT_LOAD_EPOCH_ORDER_H
+#define LEAT_LOAD_EPOCH_ORDER_H
 
 #include "leat/loader.h"
 #include "load/permutation.h"
 
-#define SAMPLER_MOST_MIX 1024
+#define ORDER_MAX_MIX 1024
 
-struct sampler {
+struct epoch_order {
     enum leat_order order;
     uint64_t key; /* of seed and epoch */
     int64_t count;
@@ -33,12 +33,13 @@ struct sampler {
     struct permutation sequence; /* FULL: of all samples; QUASI: of the full blocks */
 };
 
-/* All numbers are checked by the caller: window, block >= 1; 1 <= mix <= SAMPLER_MOST_MIX. */
-void sampler_init(struct sampler *s, enum leat_order order, int64_t count, uint64_t seed,
-                  uint64_t epoch, int64_t block, int64_t mix, int64_t window);
+/* All numbers are checked by the caller: window, block >= 1; 1 <= mix <= ORDER_MAX_MIX. */
+void epoch_order_init(struct epoch_order *s, enum leat_order order, int64_t count, uint64_t seed,
+                      uint64_t epoch, int64_t block, int64_t mix, int64_t window);
 
 /* The indices of `count` positions from `first` on. Not for LEAT_ORDER_GIVEN. */
-void sampler_fill(const struct sampler *s, int64_t first, size_t count, int64_t *ret_indices);
+void epoch_order_fill(const struct epoch_order *s, int64_t first, size_t count,
+                      int64_t *ret_indices);
 
 struct share {
     int64_t first; /* position at which this share begins: where a state stood, or 0 */
