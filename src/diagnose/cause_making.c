@@ -225,7 +225,6 @@ static void add_rate(double *sum, double value)
         *sum = or_zero(*sum) + value;
 }
 
-/* proc_samples are ordered by pid, then by time. */
 static struct reading reading_of(const struct loader_view *view)
 {
     struct reading r = {NAN, NAN, NAN};
@@ -234,12 +233,13 @@ static struct reading reading_of(const struct loader_view *view)
         const struct proc_sample *first = NULL, *last = NULL;
         if (facts->workers[i].parent_pid != view->loader->pid)
             continue;
-        for (size_t j = 0; j < facts->proc_sample_count; j++) {
-            const struct proc_sample *p = &facts->proc_samples[j];
-            if (p->pid != facts->workers[i].pid || p->t_ms < view->from_ms || p->t_ms > view->to_ms)
+        size_t count;
+        const struct proc_sample *p = facts_samples(facts, facts->workers[i].pid, &count);
+        for (size_t j = 0; j < count; j++) {
+            if (p[j].t_ms < view->from_ms || p[j].t_ms > view->to_ms)
                 continue;
-            first = first ? first : p;
-            last = p;
+            first = first ? first : &p[j];
+            last = &p[j];
         }
         if (!first)
             continue;

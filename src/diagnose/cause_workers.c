@@ -237,13 +237,14 @@ int too_few_workers(const struct loader_view *view, struct finding *f)
 static double worker_threads(const struct loader_view *view)
 {
     double most = NAN;
-    for (size_t i = 0; i < view->facts->worker_count; i++)
-        for (size_t j = 0; j < view->facts->proc_sample_count; j++) {
-            const struct proc_sample *p = &view->facts->proc_samples[j];
-            if (p->pid == view->facts->workers[i].pid && p->threads > 0 &&
-                view->facts->workers[i].parent_pid == view->loader->pid)
-                most = isnan(most) ? (double)p->threads : larger(most, (double)p->threads);
-        }
+    for (size_t i = 0; i < view->facts->worker_count; i++) {
+        const struct worker_fact *w = &view->facts->workers[i];
+        size_t count;
+        const struct proc_sample *p = facts_samples(view->facts, w->pid, &count);
+        for (size_t j = 0; j < count && w->parent_pid == view->loader->pid; j++)
+            if (p[j].threads > 0)
+                most = isnan(most) ? (double)p[j].threads : larger(most, (double)p[j].threads);
+    }
     return most;
 }
 

@@ -171,55 +171,48 @@ static int look_at_gpu(const struct facts *facts, struct growth *worst)
     return result < 0 ? result : 0;
 }
 
-/* The process of a pid, when it is a rank's or a worker's; its kind goes into *g. */
-static int belongs(const struct facts *facts, int64_t pid, struct growth *g)
+/* Judges the memory of the process that `g` names. */
+static int look_at_process(const struct facts *facts, struct growth *g, struct growth *worst)
 {
-    for (size_t i = 0; i < facts->rank_count; i++)
-        if (facts->ranks[i].pid == pid) {
-            *g = (struct growth){
-                .kind = HOST, .rank = &facts->ranks[i], .worker_id = -1, .pid = pid};
-            return 1;
-        }
-    for (size_t i = 0; i < facts->worker_count; i++)
-        for (size_t j = 0; facts->workers[i].pid == pid && j < facts->rank_count; j++)
-            if (facts->ranks[j].rank == facts->workers[i].rank) {
-                *g = (struct growth){.kind = WORKER,
-                                     .rank = &facts->ranks[j],
-                                     .worker_id = facts->workers[i].worker_id,
-                                     .pid = pid};
-                return 1;
-            }
-    return 0;
+    struct series s = {0};
+    size_t count;
+    const struct proc_sample *samples = facts_samples(facts, g->pid, &count);
+    int result = 0;
+    for (size_t i = 0; result >= 0 && i < count; i++) {
+        double step = step_at(g->rank, samples[i].t_ms);
+        if (step >= 0 && !isnan(private_bytes(&samples[i])))
+            result = series_add(&s, step, private_bytes(&samples[i]));
+    }
+    if (result >= 0 && count && g->rank->kept_ms >= CREEP_MS)
+        result = judge(&s, g);
+    if (result > 0) {
+        /* What is free is shared by the ranks, which usually all leak if one does. */
+        g->steps_left = last_available(facts) / (double)facts->rank_count / g->slope;
+        keep_worst(worst, g);
+    }
+    series_done(&s);
+    return result < 0 ? result : 0;
 }
 
 static int look_at_hosts(const struct facts *facts, struct growth *worst_host,
                          struct growth *worst_worker)
 {
-    struct series s = {0};
-    struct growth g = {0};
-    int result = 0, known = 0;
-    for (size_t i = 0; result >= 0 && i < facts->proc_sample_count; i++) {
-        const struct proc_sample *p = &facts->proc_samples[i];
-        if (i == 0 || p[-1].pid != p->pid) {
-            series_done(&s);
-            known = belongs(facts, p->pid, &g);
-        }
-        if (!known)
-            continue;
-        double step = step_at(g.rank, p->t_ms);
-        if (step >= 0 && !isnan(private_bytes(p)))
-            result = series_add(&s, step, private_bytes(p));
-        int ends = i + 1 == facts->proc_sample_count || p[1].pid != p->pid;
-        if (!ends || result < 0)
-            continue;
-        result = g.rank->kept_ms >= CREEP_MS ? judge(&s, &g) : 0;
-        if (result > 0) {
-            /* What is free is shared by the ranks, which usually all leak if one does. */
-            g.steps_left = last_available(facts) / (double)facts->rank_count / g.slope;
-            keep_worst(g.kind == HOST ? worst_host : worst_worker, &g);
-        }
+    int result = 0;
+    for (size_t i = 0; result >= 0 && i < facts->rank_count; i++) {
+        struct growth g = {
+            .kind = HOST, .rank = &facts->ranks[i], .worker_id = -1, .pid = facts->ranks[i].pid};
+        result = look_at_process(facts, &g, worst_host);
     }
-    series_done(&s);
+    for (size_t i = 0; result >= 0 && i < facts->worker_count; i++)
+        for (size_t j = 0; j < facts->rank_count; j++) {
+            const struct worker_fact *w = &facts->workers[i];
+            if (facts->ranks[j].rank != w->rank)
+                continue;
+            struct growth g = {
+                .kind = WORKER, .rank = &facts->ranks[j], .worker_id = w->worker_id, .pid = w->pid};
+            result = look_at_process(facts, &g, worst_worker);
+            break;
+        }
     return result < 0 ? result : 0;
 }
 

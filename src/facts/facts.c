@@ -338,6 +338,27 @@ static int load_tables(struct store_reader *reader, struct facts *f, struct leat
     return r;
 }
 
+/* The first sample of a pid of at least `pid`. */
+static size_t first_sample(const struct facts *facts, int64_t pid)
+{
+    size_t low = 0, high = facts->proc_sample_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (facts->proc_samples[middle].pid < pid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const struct proc_sample *facts_samples(const struct facts *facts, int64_t pid, size_t *ret_count)
+{
+    size_t from = first_sample(facts, pid), to = first_sample(facts, pid + 1);
+    *ret_count = to - from;
+    return to > from ? &facts->proc_samples[from] : NULL;
+}
+
 const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, int loader)
 {
     for (size_t i = 0; i < facts->engine_count; i++)

@@ -231,6 +231,9 @@ size_t facts_world_ranks(const struct facts *facts);
 
 enum run_end facts_run_end(const struct facts *facts);
 
+/* The samples of one process, in the order of time. NULL and 0 when it was never sampled. */
+const struct proc_sample *facts_samples(const struct facts *facts, int64_t pid, size_t *ret_count);
+
 /* The engine of a loader; NULL: torch's machinery makes its batches. */
 const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, int loader);
 

@@ -8,9 +8,11 @@ static double counter_rate(const struct facts *facts, int64_t pid, double from_m
                            double (*counter)(const struct proc_sample *))
 {
     const struct proc_sample *first = NULL, *last = NULL;
-    for (size_t i = 0; i < facts->proc_sample_count; i++) {
-        const struct proc_sample *s = &facts->proc_samples[i];
-        if (s->pid != pid || s->t_ms < from_ms || s->t_ms > to_ms || isnan(counter(s)))
+    size_t count;
+    const struct proc_sample *samples = facts_samples(facts, pid, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct proc_sample *s = &samples[i];
+        if (s->t_ms < from_ms || s->t_ms > to_ms || isnan(counter(s)))
             continue;
         if (!first)
             first = s;

@@ -51,29 +51,11 @@ static json_t *mean_and_max(const struct series *s)
     return json_pack("{so so}", "mean", known(s, s->sum / (double)s->n), "max", known(s, s->most));
 }
 
-/* proc_samples are ordered by pid, then by time: the range of one pid. */
-static const struct proc_sample *samples_of(const struct facts *facts, int64_t pid, size_t *ret_n)
-{
-    size_t low = 0, high = facts->proc_sample_count;
-    while (low < high) {
-        size_t mid = low + (high - low) / 2;
-        if (facts->proc_samples[mid].pid < pid)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    size_t end = low;
-    while (end < facts->proc_sample_count && facts->proc_samples[end].pid == pid)
-        end++;
-    *ret_n = end - low;
-    return facts->proc_samples + low;
-}
-
 static struct series rss_of(const struct facts *facts, int64_t pid)
 {
     struct series rss = {0};
     size_t n;
-    const struct proc_sample *sample = samples_of(facts, pid, &n);
+    const struct proc_sample *sample = facts_samples(facts, pid, &n);
     for (size_t i = 0; i < n; i++)
         series_add(&rss, sample[i].rss_bytes);
     return rss;
@@ -265,7 +247,7 @@ json_t *summary_system(const struct facts *facts)
 static json_t *process_part(const struct facts *facts, const struct proc_fact *proc)
 {
     size_t n;
-    const struct proc_sample *sample = samples_of(facts, proc->pid, &n);
+    const struct proc_sample *sample = facts_samples(facts, proc->pid, &n);
     struct series rss = {0}, threads = {0}, fds = {0};
     for (size_t i = 0; i < n; i++) {
         series_add(&rss, sample[i].rss_bytes);
