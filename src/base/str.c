@@ -48,6 +48,18 @@ const char *str_text(const struct str *s)
     return s->text ? s->text : "";
 }
 
+size_t str_whole_utf8(const char *text, size_t length)
+{
+    size_t lead = length; /* of the last character */
+    while (lead > 0 && length - lead < 3 && ((unsigned char)text[lead - 1] & 0xc0) == 0x80)
+        lead--;
+    if (lead == 0)
+        return length;
+    unsigned char first = (unsigned char)text[--lead];
+    size_t need = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+    return length - lead < need ? lead : length;
+}
+
 void str_done(struct str *s)
 {
     mem_free(s->text);

@@ -17,6 +17,8 @@ void str_add(struct str *s, const char *text);
 void str_addf(struct str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_add_bytes(struct str *s, const void *bytes, size_t count);
 const char *str_text(const struct str *s); /* never NULL */
+/* The length without a UTF-8 character that a cut at `length` has split. */
+size_t str_whole_utf8(const char *text, size_t length);
 void str_done(struct str *s);
 
 #endif

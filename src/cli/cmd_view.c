@@ -9,17 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const levels[] = {"info", "warning", "critical"};
-
 struct view_options {
     int json;
-    int fail_level; /* index into levels; -1: never */
+    int fail_level; /* enum severity; -1: never */
 };
 
 static int level_of(const char *name)
 {
-    for (int i = 0; i < 3; i++)
-        if (strcmp(levels[i], name) == 0)
+    for (int i = SEVERITY_INFO; i <= SEVERITY_CRITICAL; i++)
+        if (strcmp(severity_text((enum severity)i), name) == 0)
             return i;
     return -1;
 }

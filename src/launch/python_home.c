@@ -69,8 +69,8 @@ static int find_in_versions(const char *exe_dir, const char *lib, char **ret)
     return found;
 }
 
-int python_home_find_near(const char *exe_dir, const char *override, char **ret_package_dir,
-                          struct leat_err *err)
+static int find_near(const char *exe_dir, const char *override, char **ret_package_dir,
+                     struct leat_err *err)
 {
     if (override && *override) {
         if (take_if_package(mem_strdup(override), ret_package_dir) ||
@@ -105,7 +105,7 @@ int python_home_find(char **ret_package_dir, struct leat_err *err)
     char *slash = strrchr(exe, '/');
     if (slash)
         *slash = 0;
-    return python_home_find_near(exe, getenv("LEAT_PYTHON_DIR"), ret_package_dir, err);
+    return find_near(exe, getenv("LEAT_PYTHON_DIR"), ret_package_dir, err);
 }
 
 int python_home_inject(const char *inject_dir)

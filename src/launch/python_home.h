@@ -13,11 +13,6 @@
  * The path is absolute and the caller's to mem_free. 0, or -ENOENT with a sentence. */
 int python_home_find(char **ret_package_dir, struct leat_err *err);
 
-/* The same for an executable in `exe_dir`, with `override` in place of LEAT_PYTHON_DIR (may be
- * NULL). */
-int python_home_find_near(const char *exe_dir, const char *override, char **ret_package_dir,
-                          struct leat_err *err);
-
 /* Puts the package's _inject folder at the front of PYTHONPATH of this process, for the exec that
  * follows. Never adds an empty element, which would mean the current folder. 0 or a negative errno.
  */

@@ -22,6 +22,7 @@
 
 #include "base/mem.h"
 #include "base/proc_text.h"
+#include "base/str.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -267,20 +268,6 @@ int proc_read(const char *root, int64_t pid, struct proc_info *ret_info)
     return 0;
 }
 
-/* Cuts an UTF-8 character that the end of the buffer has split. */
-static void mend_end(char *text, size_t length)
-{
-    size_t at = length;
-    while (at > 0 && length - at < 4 && ((unsigned char)text[at - 1] & 0xc0) == 0x80)
-        at--;
-    if (at == 0)
-        return;
-    unsigned char lead = (unsigned char)text[at - 1];
-    size_t need = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-    if (need > 1 && length - (at - 1) < need)
-        text[at - 1] = 0;
-}
-
 int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes)
 {
     if (bytes < 2)
@@ -307,7 +294,7 @@ int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes)
     while (got > 0 && ret_text[got - 1] == ' ')
         ret_text[--got] = 0;
     if (got > 0)
-        mend_end(ret_text, (size_t)got);
+        ret_text[str_whole_utf8(ret_text, (size_t)got)] = 0;
     return 0;
 }
 

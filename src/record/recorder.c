@@ -13,6 +13,7 @@
 #include "leat/recorder.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 #include "record/layout.h"
 #include "record/recorder_calls.h"
 
@@ -447,8 +448,7 @@ static void cut_text(char *place, size_t bytes, const char *text, int keep_end)
         return;
     }
     if (length > room)
-        for (length = room; length && ((unsigned char)text[length] & 0xc0) == 0x80;)
-            length--;
+        length = str_whole_utf8(text, room);
     memcpy(place, text ? text : "", length);
     place[length] = 0;
 }

@@ -76,7 +76,8 @@ static int same_run(const struct facts *facts, const json_t *summary)
            strcmp(facts->started_at, json_find_text(summary, "run.started_at", "")) == 0;
 }
 
-void step_series_load(const char *database, const json_t *summary, struct step_series *ret_series)
+static void step_series_load(const char *database, const json_t *summary,
+                             struct step_series *ret_series)
 {
     struct store_reader *reader = NULL;
     struct facts *facts = NULL;
@@ -99,7 +100,7 @@ void step_series_load(const char *database, const json_t *summary, struct step_s
     store_reader_close(reader);
 }
 
-void step_series_done(struct step_series *series)
+static void step_series_done(struct step_series *series)
 {
     mem_free(series->wall);
     for (int phase = 0; phase < PHASES; phase++)

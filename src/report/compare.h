@@ -52,8 +52,6 @@ struct step_series {
     size_t count;
     char note[400]; /* why there are none, or what was left out; "" otherwise */
 };
-void step_series_load(const char *database, const json_t *summary, struct step_series *ret_series);
-void step_series_done(struct step_series *series);
 
 /* The comparison of two parsed summaries; the series may be empty. `before_run` and `after_run` are
  * what the user called them. */
@@ -70,8 +68,6 @@ int compare_summaries(const char *before_run, const json_t *before,
 json_t *compare_rows(const json_t *before, const struct step_series *before_steps,
                      const json_t *after, const struct step_series *after_steps, double threshold,
                      struct ratio *ret_time, enum change *ret_memory);
-
-const char *change_text(enum change change); /* unclear, same, worse, better */
 
 /* ---- compare_prediction.c -------------------------------------------------------------------- */
 

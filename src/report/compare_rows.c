@@ -22,7 +22,7 @@ static const double least_memory_bytes = 64.0 * 1024 * 1024;
 /* A phase below this share of both steps is shown but not judged. */
 static const double least_phase_share = 0.01;
 
-const char *change_text(enum change change)
+static const char *change_text(enum change change)
 {
     static const char *const names[] = {"unclear", "same", "worse", "better"};
     return names[change];

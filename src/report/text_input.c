@@ -3,6 +3,7 @@
 #include "report/text_parts.h"
 
 #include "report/summary_parts.h"
+#include "diagnose/codes.h"
 #include "report/text_layout.h"
 
 #include <math.h>
@@ -67,32 +68,30 @@ static void input_stats(const json_t *summary, const json_t *loader, struct str 
     }
 }
 
-/* What each cause means, in a sentence; the finding's own advice has the numbers. */
-static const char *cause_meaning(const char *cause)
+/* Each cause in one sentence; the finding's action has the numbers. */
+const char *text_cause_meaning(const char *cause)
 {
-    static const struct {
-        const char *cause, *meaning;
-    } meanings[] = {
-        {"TOO_FEW_WORKERS",     "all workers are busy, and there is room for more"            },
-        {"SLOW_SAMPLE",         "making one sample takes long"                                },
-        {"SLOW_COLLATE",        "putting samples together into a batch takes long"            },
-        {"SLOW_HANDOVER",       "bringing finished batches to the training process takes long"},
-        {"SLOW_STORAGE",        "the workers wait for the storage"                            },
-        {"CPU_OVERSUBSCRIBED",  "workers and training compete for too few cores"              },
-        {"UNEVEN_WORKERS",      "one worker is slower than the others, and all wait for it"   },
-        {"WORKER_STARTUP",      "workers are started anew for each epoch"                     },
-        {"NO_OVERLAP",          "num_workers=0: batches are made while the model waits"       },
-        {"PER_SAMPLE_OVERHEAD", "data in memory is fetched sample by sample"                  },
-        {"TOO_FEW_THREADS",     "all threads of leat's loader are busy; more would find room" },
-        {"SLOW_READ",           "leat's threads are busy reading, and no core is free"        },
-        {"SLOW_LAYOUT",         "padding samples of several lengths takes long"               },
-        {"SLOW_ORDER",          "finding out which sample comes next takes long"              },
-        {"SLOW_SAMPLER",        "indices are drawn in Python, while leat's threads wait"      },
-        {"TOO_FEW_AHEAD",       "batches take unequally long, and too few are made ahead"     },
+    static const char *const meanings[] = {
+        [CAUSE_TOO_FEW_WORKERS] = "all workers are busy, and there are idle cores for more",
+        [CAUSE_SLOW_SAMPLE] = "making one sample takes long",
+        [CAUSE_SLOW_COLLATE] = "joining samples to a batch takes long",
+        [CAUSE_SLOW_HANDOVER] = "moving finished batches to the training process takes long",
+        [CAUSE_SLOW_STORAGE] = "the workers wait for the storage",
+        [CAUSE_CPU_OVERSUBSCRIBED] = "workers and training compete for too few cores",
+        [CAUSE_UNEVEN_WORKERS] = "one worker is slower than the others, and all wait for it",
+        [CAUSE_WORKER_STARTUP] = "every epoch starts its workers again",
+        [CAUSE_NO_OVERLAP] = "num_workers=0: batches are made while the model waits",
+        [CAUSE_PER_SAMPLE_OVERHEAD] = "data in memory is fetched sample by sample",
+        [CAUSE_TOO_FEW_THREADS] = "all threads of leat's loader are busy, and there are idle cores",
+        [CAUSE_SLOW_READ] = "leat's threads are busy reading, and no core is idle",
+        [CAUSE_SLOW_LAYOUT] = "padding samples of different length takes long",
+        [CAUSE_SLOW_ORDER] = "computing which sample comes next takes long",
+        [CAUSE_SLOW_SAMPLER] = "a Python sampler draws indices, and leat's threads wait for it",
+        [CAUSE_TOO_FEW_AHEAD] = "the time per batch varies, and too few batches are made ahead",
     };
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (strcmp(meanings[i].cause, cause) == 0)
-            return meanings[i].meaning;
+    for (size_t i = CAUSE_NONE + 1; i < sizeof meanings / sizeof *meanings; i++)
+        if (strcmp(cause_text((enum cause)i), cause) == 0)
+            return meanings[i];
     return NULL;
 }
 
@@ -209,7 +208,7 @@ void text_input(const json_t *summary, struct str *out)
 {
     const json_t *finding = input_finding(summary), *loader = summary_main_loader(summary);
     const char *cause = json_find_text(finding, "cause", NULL);
-    const char *meaning = cause ? cause_meaning(cause) : NULL;
+    const char *meaning = cause ? text_cause_meaning(cause) : NULL;
     struct str line = {0};
     str_add(out, "- Diagnosis: ");
     if (cause)

@@ -7,6 +7,8 @@
 #include "base/str.h"
 
 void text_input(const json_t *summary, struct str *out);
+/* The cause in one sentence; NULL when unknown. */
+const char *text_cause_meaning(const char *cause);
 void text_workers(const json_t *summary, int colour, struct str *out);
 void text_cuda(const json_t *summary, struct str *out);
 void text_gpu(const json_t *summary, struct str *out);

@@ -129,10 +129,7 @@ char *table_insert_sql(enum store_table table)
 static int text_bytes(const char *text, size_t most)
 {
     size_t bytes = strnlen(text, most + 1);
-    if (bytes > most)
-        for (bytes = most; bytes && ((unsigned char)text[bytes] & 0xc0) == 0x80;)
-            bytes--;
-    return (int)bytes;
+    return (int)(bytes > most ? str_whole_utf8(text, most) : bytes);
 }
 
 static union cell cell_of(const void *row, int column)

@@ -81,7 +81,8 @@ static double base_bytes(const struct tune_result *result)
     return least;
 }
 
-int64_t cost_memory(const struct tune_result *result, const struct tune_config *config)
+/* Memory of process and workers with these settings; -1 when not known. */
+static int64_t cost_memory(const struct tune_result *result, const struct tune_config *config)
 {
     double base = base_bytes(result), each = 0;
     if (!isfinite(base))

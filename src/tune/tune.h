@@ -133,8 +133,6 @@ int cost_knee(const struct tune_result *result);
 int cost_most_workers(const struct tune_result *result);
 /* Samples/s that so many workers should make, handing over left out; NaN when not known. */
 double cost_expected_rate(const struct tune_result *result, int workers);
-/* Memory of process and workers with these settings; -1 when not known. */
-int64_t cost_memory(const struct tune_result *result, const struct tune_config *config);
 /* 0, or -ENOMEM with a sentence when these settings do not fit the limits. */
 int cost_fits(const struct tune_result *result, const struct tune_config *config,
               struct leat_err *err);

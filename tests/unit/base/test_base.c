@@ -184,9 +184,20 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(failures, 2); /* each of the two allocations failed once */
 }
 
+static void a_split_character_is_cut(void **state)
+{
+    static const char text[] =
+        "a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80z"; /* a, 2, 3 and 4 bytes, z */
+    static const size_t expected[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_int_equal(str_whole_utf8(text, i), expected[i]);
+    assert_int_equal(str_whole_utf8("\x80\x80\x80\x80\x80", 5), 5); /* not UTF-8 */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_split_character_is_cut),
         cmocka_unit_test(errors_have_words),
         cmocka_unit_test(numbers_are_whole_or_nothing),
         cmocka_unit_test(strings_grow_and_remember_failure),

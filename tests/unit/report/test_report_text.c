@@ -3,6 +3,7 @@
 #include "report_testing.h"
 
 #include "report/text_layout.h"
+#include "report/text_parts.h"
 #include "unit/figures.h"
 
 static char *text_of(const json_t *summary)
@@ -455,6 +456,14 @@ static void long_or_hostile_text_is_cut_and_cleaned(void **state)
     findings_done(&run.findings);
 }
 
+static void every_cause_has_a_meaning(void **state)
+{
+#define X(name) assert_non_null(text_cause_meaning(#name));
+    CAUSES(X)
+#undef X
+    assert_null(text_cause_meaning("NO_SUCH_CAUSE"));
+}
+
 static void numbers_have_units(void **state)
 {
     char cell[LAYOUT_CELL];
@@ -499,6 +508,7 @@ int main(void)
         cmocka_unit_test(each_gpu_has_a_line),
         cmocka_unit_test(an_empty_run_has_no_zeros),
         cmocka_unit_test(long_or_hostile_text_is_cut_and_cleaned),
+        cmocka_unit_test(every_cause_has_a_meaning),
         cmocka_unit_test(numbers_have_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
