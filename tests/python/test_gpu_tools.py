@@ -77,7 +77,7 @@ for place in tool.PLACES:
     for ms, steps in {{1: 120, 5: 40, 50: 5}}.items():
         stall.place, stall.seconds = place, ms / 1000
         got = tool.followed_steps(stall, clock, step, steps)
-        answer.append((place, ms, got["truth"], got["idle"][tool.PLACES[place]], got["n"], steps))
+        answer.append((tool.PLACES[place], ms, got["truth"], got["idle"], got["n"], steps))
 print(json.dumps(answer))
 """
 
@@ -95,29 +95,64 @@ def run(tmp_path):
 
 
 @pytest.mark.alone
-def test_stalls_are_told_by_the_steps_that_were_followed(run):
+def test_a_stall_is_found_in_its_phase_with_its_length(run):
     done = run(STALLS)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert len(rows) == 15
     assert any(followed < steps / 2 for *_, followed, steps in rows), rows
     for place, ms, truth, idle, followed, _ in rows:
-        assert followed > 0 and truth >= ms, (place, ms, truth, followed)
-        assert idle >= 0.95 * truth, (place, ms, truth, idle)
-        assert idle <= 2 * truth or ms == 1, (place, ms, truth, idle)  # others use the cores, too
+        row = (place, ms, truth, idle, followed)
+        assert followed > 0 and truth >= ms, row
+        assert idle[place] >= 0.95 * truth, row
+        if ms == 50:  # shorter ones may be doubled by other processes on the cores
+            assert idle[place] <= 1.2 * truth, row
+            assert sum(idle.values()) - idle[place] <= 0.2 * truth, row
 
 
-def test_the_cost_of_a_call_is_that_of_calls_that_are_counted(tmp_path):
-    bench, words = BUILD / "bench" / "probe", [str(FAKES / "libcudart.so.99"), "100"]
-    done = subprocess.run([bench, *words], capture_output=True, text=True)
+# A query takes 20 us, a copy nothing.
+SLOW_QUERY = """
+#include <time.h>
+int cudaEventQuery(void *event)
+{
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < 20000);
+    return 0;
+}
+int cudaMemcpyAsync(void *to, const void *from, unsigned long n, int kind, void *stream)
+{
+    return 0;
+}
+"""
+
+
+def cost_of_calls(library):
+    words = [str(BUILD / "bench" / "probe"), str(library), "100"]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    rows = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()[1:]}
-    assert set(rows) == {"query", "copy"}
-    for without, with_probe, _ in rows.values():
-        assert 0 < float(without) and 0 < float(with_probe)
-    # Calls that go past the probe are not what is to be measured.
-    past = os.environ | {"LD_PRELOAD": str(FAKES / "libcudart.so.99")}
-    done = subprocess.run([bench, *words], capture_output=True, text=True, env=past)
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    return {name: tuple(map(float, figures)) for name, *figures in rows}
+
+
+def test_the_cost_of_a_call_is_in_nanoseconds_with_and_without_the_probe(tmp_path):
+    source, library = tmp_path / "cudart.c", tmp_path / "libcudart.so.99"
+    source.write_text(SLOW_QUERY)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    costs = cost_of_calls(library)
+    assert set(costs) == {"query", "copy"}
+    without, with_probe, _ = costs["query"]
+    assert 20_000 <= without < 1_000_000 and 20_000 <= with_probe < 1_000_000  # not of 100 calls
+    without, with_probe, added = costs["copy"]
+    assert 0 < without < with_probe < 20_000 and 0 < added < 20_000
+
+
+def test_calls_that_bypass_the_probe_are_an_error():
+    bench, library = BUILD / "bench" / "probe", str(FAKES / "libcudart.so.99")
+    bypass = os.environ | {"LD_PRELOAD": library}
+    done = subprocess.run([bench, library, "100"], capture_output=True, text=True, env=bypass)
     assert done.returncode == 1 and "0 calls were counted, 20200 were made" in done.stderr
     done = subprocess.run([bench, "none.so"], capture_output=True, text=True)
     assert done.returncode == 2 and "none.so" in done.stderr
@@ -184,13 +219,14 @@ def test_the_hooks_are_taken_out_and_put_back(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "middle, error, holds",
-    [(0.004, 0.005, True), (0.02, 0.018, None), (0.008, 0.005, None), (0.03, 0.01, False)],
+    "of_bar, error, holds",
+    [(0.4, 0.5, True), (0.9, 0.2, None), (1.1, 0.2, None), (1.5, 0.4, False)],
 )
-def test_a_cost_that_cannot_be_told_is_not_held(capsys, middle, error, holds):
+def test_a_cost_whose_error_reaches_the_bar_is_open(capsys, of_bar, error, holds):
     spec = importlib.util.spec_from_file_location("gpu_clock", ROOT / "tools" / "gpu-clock.py")
     gpu_clock = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gpu_clock)
+    middle, error = of_bar * gpu_clock.COST_BAR, error * gpu_clock.COST_BAR
     table = gpu_clock.Table()
     table.row("cost", gpu_clock.cost_holds(middle, error), "")
     assert table.results == [holds]
