@@ -165,7 +165,7 @@ class Measure:
                 self.take(batches, parts, [CpuClock(), time.perf_counter_ns], self.makers[-1])
 
     def turns(self, loaders):
-        lines.DENSE_S = 0  # the workers of a run that has just begun look more closely
+        lines.DENSE_S = 0  # the workers of a new run are sampled at a higher rate
         gc.collect()
         gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
         if not self.workers:

@@ -1,19 +1,19 @@
 """leat finds out what a training waits for: `leat run train.py`.
 
-Nothing here is needed for that. These functions tell leat what it cannot see by itself; outside
-`leat run` they do nothing and cost next to nothing.
+Nothing here is needed for that. These functions tell leat what it cannot see by itself. Without
+`leat run` they do nothing, at almost no cost.
 
-    leat.step()                    a step ends here, for loops without a torch optimizer
-    with leat.phase("tokenize"):   a span with a name of your own
-    leat.wrap_loader(stream)       batches from something that is not a DataLoader
+    leat.step()                    the end of a step, for loops without a torch optimizer
+    with leat.phase("tokenize"):   a span with your own name
+    leat.wrap_loader(stream)       batches from an object that is not a DataLoader
     leat.final_summary()           the result of a finished run, as a dict
 
-And what a training that waits for its input may use instead:
+For a training that waits for its input:
 
-    leat.DataLoader                torch's DataLoader, its batches made by C threads where it can be
-    leat.Pad, leat.Concat          collate functions for samples that differ in length
-    leat.BucketSampler             batches of samples of like length, or of a budget of tokens
-    leat.data                      datasets it reads in C
+    leat.DataLoader                torch's DataLoader, with batches made by C threads if possible
+    leat.Pad, leat.Concat          collate functions for samples of different lengths
+    leat.BucketSampler             batches of samples of similar length, or of a budget of tokens
+    leat.data                      datasets that are read in C
 """
 
 import functools
@@ -37,11 +37,12 @@ __all__ = [
 ]
 __version__ = _record.VERSION
 
-_on = None  # None: not asked yet
+_on = None  # None: unknown
 
 
 def __getattr__(name):
-    """DataLoader, Pad, Concat and data import torch: not before somebody asks for them."""
+    """DataLoader, Pad, Concat, BucketSampler and data import torch, so they are imported on first
+    use."""
     if name == "DataLoader":
         from leat.loader.dataloader import DataLoader
 
@@ -68,13 +69,14 @@ def _recording():
 
 
 def _compiling():
-    """Inside a compiled function these calls vanish: Dynamo must not break its graph for them."""
+    """True inside a compiled function, where these calls must not break the graph: Dynamo drops
+    them."""
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     return compiler is not None and compiler.is_compiling()
 
 
 def step():
-    """Marks the end of a step. With it in the loop, it alone decides what a step is."""
+    """Marks the end of a step. In a run that calls it, nothing else ends a step."""
     if not _compiling() and _recording():
         if process.role != _record.ROLE_MAIN or not process.reported.signals & _record.SIGNAL_STEP:
             process.take_main_role()
@@ -84,8 +86,8 @@ def step():
 
 
 class phase:
-    """A named span, as a context manager or as a decorator. A name of one of the phases (input,
-    h2d, forward, backward, optimizer, sync) charges that phase; any other is a named part of the
+    """A named span, as a context manager or a decorator. The name of a phase (input, h2d, forward,
+    backward, optimizer, sync) adds the time to that phase; any other name is a named part of the
     step."""
 
     def __init__(self, name):
@@ -120,8 +122,9 @@ class phase:
 
 
 def wrap_loader(iterable, name=None):
-    """The same iterable, whose batches are seen as those of a DataLoader are. It keeps its length,
-    can be iterated again as often as the original, and passes every other attribute through."""
+    """The same iterable, with its batches recorded as those of a DataLoader. It has the same
+    length, can be iterated again if the original can, and has all other attributes of the
+    original."""
     from leat.hooks.wrap_loader import wrap
 
     return wrap(iterable, name)
@@ -130,9 +133,9 @@ def wrap_loader(iterable, name=None):
 def final_summary(path=None):
     """The parsed final_summary.json of a run.
 
-    `path` may be that file or a run's folder. Without it, the newest one below logs/ is read. While
-    a run goes on there is none yet (leat writes it when the training has ended), so inside
-    `leat run` a call without path returns None; so does one that finds no run at all.
+    `path` may be that file or the folder of a run. Without it, the newest one below logs/ is read.
+    leat writes it when the training has ended. So a call without path inside `leat run` returns
+    None, as it does if there is no run.
     """
     import glob
     import json

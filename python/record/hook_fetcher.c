@@ -1,34 +1,32 @@
-/* hook_fetcher.c: a batch in the making, timed from inside the fetcher that makes it.
+/* hook_fetcher.c: measures the making of a batch, from inside the fetcher that makes it.
  *
- * torch makes one fetcher for an iteration, in the worker or, with num_workers=0, in the process
- * itself, and calls its fetch(index). Each gets a `fetch` of its own here, a Fetch object, and a
- * stand-in (timed_dataset.c) in the place of its collate function. A call of fetch also puts the
- * stand-in in the place of the dataset, or of its iterator, for as long as it lasts:
+ * torch makes one fetcher for each iteration, in the worker or, with num_workers=0, in the process
+ * itself, and calls its fetch(index). Here each fetcher gets a `fetch` attribute, a Fetch object,
+ * and a proxy (timed_dataset.c) as its collate function. During a call of fetch the proxy also
+ * replaces the dataset, or the dataset's iterator:
  *
- *     fetcher.fetch(index) ──► Fetch: mark SAMPLE; IDLE since the last batch (worker)
+ *     fetcher.fetch(index) ──► Fetch: work SAMPLE; IDLE since the last batch (worker)
  *        class's own fetch
  *          dataset[i]      ──► Timed: the user's dataset[i]; SAMPLE ends, the next begins
- *          collate_fn(data)──► Timed: FETCH ends; mark COLLATE; the user's collate_fn; COLLATE
- *                          ◄── mark NONE; WORKER_FETCH (worker)
+ *          collate_fn(data)──► Timed: FETCH ends; work COLLATE; the user's collate_fn; COLLATE
+ *                          ◄── work NONE; WORKER_FETCH (worker)
  *
- * So between two batches the fetcher's dataset is what torch put there: loaders that save their
- * state look at it. User code never meets a stand-in: it has no way to the fetcher. As all of this
- * is C, tracebacks show the frames they always showed.
+ * Between two batches the fetcher's dataset is the user's: loaders that save their state read it.
+ * User code never gets a proxy, because it has no reference to the fetcher. All of this is C, so
+ * tracebacks have no frames of leat.
  *
- * A stand-in costs some 200 ns a sample (its time is kept, and added with those of others), and
- * some 500 where the sample has emptied the caches. So after the first SAMPLES of a process it
- * stands in for the dataset the more seldom the quicker the samples are, and SAMPLE counts those
- * that were timed. All of it costs some 10 us a batch when the training in between has emptied the
- * caches; so without workers, where that is the training's own time, batches are timed all only
- * until FIRST of them were, and then the more seldom the quicker they are; FETCH and COLLATE count
- * those that were timed, and only then lines are looked at. In between the fetcher is as
- * torch made it: next(), which is timed in any case, counts the batches and puts Fetch and stand-in
- * back. A dataset that is asked for a whole batch (__getitems__) shows no single samples: each is
- * counted with the mean of its batch.
+ * Cost: a proxy costs 200 to 500 ns a sample, and 10 us a batch. So after the first FIRST_SAMPLES
+ * of a process the proxy replaces the dataset in one of several batches only, of fewer the faster
+ * the samples are; SAMPLE counts the samples that were measured. Without workers, where the batch's
+ * time is the training's, the same holds for whole batches after FIRST_BATCHES; FETCH and COLLATE
+ * count those that were measured, and only in them lines are profiled. For the others the fetcher
+ * is as torch made it, and the hook of next() counts the batches and resumes the measuring.
  *
- * IDLE is what lies between two batches of an iteration in a worker: taking the indices from their
- * queue, for which it waits, and before it handing the last batch to the feeder and letting go of
- * it.
+ * A dataset that makes a batch at once (__getitems__) has no single samples: each counts with the
+ * mean of its batch.
+ *
+ * IDLE is the time of a worker between two batches of an iteration: it passes the last batch to the
+ * feeder thread, frees it, and waits for indices.
  */
 #include "timed_dataset.h"
 
@@ -37,73 +35,72 @@
 #include <unistd.h>
 
 enum {
-    SLOW_NS = 1000000,        /* a sample: 500 ns are a twentieth of a per cent of it */
-    SLOW_BATCH_NS = 16000000, /* 10 us are a sixteenth of a per cent of it */
-    SAMPLES = 256,            /* a p90 of them is known to 2 % of the samples */
-    FIRST = 64,               /* a median and a p90 of them can be relied on */
-    SELDOM_SAMPLES = 64,      /* of batches, at the most */
-    SELDOM = 16
+    SLOW_SAMPLE_NS = 1000000, /* a sample; the proxy is 0.05 % of it */
+    SLOW_BATCH_NS = 16000000, /* the proxy is 0.06 % of it */
+    FIRST_SAMPLES = 256,      /* enough to know their p90 to 2 % of the samples */
+    FIRST_BATCHES = 64,       /* enough for a median and a p90 */
+    MAX_SAMPLE_INTERVAL = 64, /* samples are measured in at least one of so many measured batches */
+    MAX_BATCH_INTERVAL = 16
 };
 
 struct fetch {
     PyObject_HEAD PyObject *function; /* owned; fetch() of the fetcher's class */
-    PyObject *fetcher;                /* owned; a weak reference: the fetcher owns this */
-    PyObject *stand_in;               /* owned; a struct timed */
-    PyObject *count;                  /* owned; callable(batch, expected) -> samples */
+    PyObject *fetcher; /* owned; a weak reference, since the fetcher owns this object */
+    PyObject *proxy;   /* owned; a struct timed */
+    PyObject *count;   /* owned; callable(batch, expected) -> samples */
     int iterable;
     uint32_t turn, every;
-    int counted; /* next() counts the batches of this fetcher: it may rest */
-    uint32_t
-        rest; /* batches that are not timed, from here on; not 0: torch's own is in its place */
+    int next_hooked; /* next() is hooked, so it can resume the measuring */
+    uint32_t paused; /* batches until the measuring is resumed; 0: it is on */
 };
 
-static struct making making = {.part = MAKING_NONE};
-static int is_worker;      /* of a DataLoader, this process */
-static int worker_id = -1; /* -1: not known */
-static int dressed_any;    /* fetchers of this worker were met */
+static struct current_work work = {.part = WORK_NONE};
+static int is_worker;         /* this process is a worker of a DataLoader */
+static int worker_id = -1;    /* -1: unknown */
+static int has_timed_fetcher; /* this worker has a timed fetcher */
 static int64_t worker_loader = LOADER_UNKNOWN;
-static uint32_t first_batches; /* timed, until they are FIRST */
-static uint32_t timed_samples; /* until they are SAMPLES */
-static uint64_t idle_since_ns; /* of the worker; 0: not between two batches */
+static uint32_t first_batches; /* measured, up to FIRST_BATCHES */
+static uint32_t timed_samples; /* measured, up to FIRST_SAMPLES */
+static uint64_t batch_end_ns;  /* end of the worker's last batch in this iteration; 0: none */
 static PyObject *fetch_type;
-static PyObject *create_original, *create_dress, *torch_collate; /* owned */
-static PyObject *on_missing;                                     /* owned; callable(text) */
+static PyObject *original_create, *on_created, *torch_collate; /* owned */
+static PyObject *on_missing;                                   /* owned; callable(text) */
 static PyObject *str_fetch, *str_dataset, *str_dataset_iter, *str_collate_fn;
 
-struct making *core_making(void)
+struct current_work *current_work(void)
 {
-    return &making;
+    return &work;
 }
 
-uint32_t making_loader(void)
+uint32_t worker_loader_id(void)
 {
     return worker_loader < 0 ? 0 : (uint32_t)worker_loader;
 }
 
-void making_forget(void)
+void fetcher_after_fork(void)
 {
-    making.part = MAKING_NONE;
-    making.asked = 0;
-    idle_since_ns = 0;
+    work.part = WORK_NONE;
+    work.asked = 0;
+    batch_end_ns = 0;
 }
 
-int making_met_fetcher(void)
+int worker_times_fetcher(void)
 {
-    return dressed_any;
+    return has_timed_fetcher;
 }
 
-void core_missing(enum core_signal signal)
+void report_missing(enum missing_point signal)
 {
     static const char *const texts[] = {
-        [SIGNAL_SAMPLE] = "fetcher: data", [SIGNAL_COLLATE] = "fetcher: collate_fn",
-        [SIGNAL_FETCHER] = "fetcher",      [SIGNAL_PICKLE] = "data queue: messages",
-        [SIGNAL_READY] = "_task_info",
+        [MISSING_DATASET] = "fetcher: data", [MISSING_COLLATE] = "fetcher: collate_fn",
+        [MISSING_FETCHER] = "fetcher",       [MISSING_MESSAGES] = "data queue: messages",
+        [MISSING_TASKS] = "_task_info",
     };
-    static uint32_t told;
+    static uint32_t reported;
     PyObject *type, *error, *trace;
-    if (told & 1u << signal || !on_missing)
+    if (reported & 1u << signal || !on_missing)
         return;
-    told |= 1u << signal;
+    reported |= 1u << signal;
     PyErr_Fetch(&type, &error, &trace);
     PyObject *done = PyObject_CallFunction(on_missing, "s", texts[signal]);
     if (!done)
@@ -112,20 +109,20 @@ void core_missing(enum core_signal signal)
     PyErr_Restore(type, error, trace);
 }
 
-/* The first thread that comes has the mark until it is done. */
-void making_mark(struct traced_thread *thread, enum making_part part, uint32_t loader)
+/* The first thread keeps it until WORK_NONE. */
+void set_current_work(struct traced_thread *thread, enum work_part part, uint32_t loader)
 {
     if (!thread->tid) {
         thread->tid = (int32_t)syscall(SYS_gettid);
         thread->ident = PyThread_get_thread_ident();
     }
-    if (making.part != MAKING_NONE && making.tid != thread->tid)
+    if (work.part != WORK_NONE && work.tid != thread->tid)
         return;
-    making.tid = thread->tid;
-    making.ident = thread->ident;
-    making.thread_state = PyThreadState_Get();
-    making.loader = loader;
-    making.part = part;
+    work.tid = thread->tid;
+    work.ident = thread->ident;
+    work.thread_state = PyThreadState_Get();
+    work.loader = loader;
+    work.part = part;
 }
 
 static int fetch_traverse(struct fetch *f, visitproc visit, void *arg)
@@ -133,7 +130,7 @@ static int fetch_traverse(struct fetch *f, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(f));
     Py_VISIT(f->function);
     Py_VISIT(f->fetcher);
-    Py_VISIT(f->stand_in);
+    Py_VISIT(f->proxy);
     Py_VISIT(f->count);
     return 0;
 }
@@ -142,7 +139,7 @@ static int fetch_clear(struct fetch *f)
 {
     Py_CLEAR(f->function);
     Py_CLEAR(f->fetcher);
-    Py_CLEAR(f->stand_in);
+    Py_CLEAR(f->proxy);
     Py_CLEAR(f->count);
     return 0;
 }
@@ -156,8 +153,8 @@ static void fetch_dealloc(struct fetch *f)
     Py_DECREF(type);
 }
 
-/* The class's own fetch, as torch would have called it. */
-static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args, PyObject *kwargs)
+/* The fetch() of the fetcher's class, called as torch calls it. */
+static PyObject *call_original(struct fetch *f, PyObject *fetcher, PyObject *args, PyObject *kwargs)
 {
     if (!kwargs && PyTuple_Size(args) == 1)
         return PyObject_CallFunctionObjArgs(f->function, fetcher, PyTuple_GetItem(args, 0), NULL);
@@ -167,20 +164,20 @@ static PyObject *call_plain(struct fetch *f, PyObject *fetcher, PyObject *args, 
     return batch;
 }
 
-/* Keeps what the attribute holds in *place, and puts the stand-in there. */
-static int stand_in(PyObject *fetcher, PyObject *name, PyObject *stand, PyObject **place)
+/* Moves the value of the attribute to *old_value, and sets the attribute to the proxy. */
+static int replace_by(PyObject *fetcher, PyObject *name, PyObject *proxy, PyObject **old_value)
 {
     PyObject *value = PyObject_GetAttr(fetcher, name);
     if (!value)
         return -1;
-    if (value == stand || (name == str_dataset_iter && !PyIter_Check(value))) {
+    if (value == proxy || (name == str_dataset_iter && !PyIter_Check(value))) {
         Py_DECREF(value);
         return -1;
     }
-    PyObject *old = *place;
-    *place = value;
+    PyObject *old = *old_value;
+    *old_value = value;
     Py_XDECREF(old);
-    return PyObject_SetAttr(fetcher, name, stand);
+    return PyObject_SetAttr(fetcher, name, proxy);
 }
 
 static PyObject *data_name(const struct fetch *f)
@@ -188,23 +185,23 @@ static PyObject *data_name(const struct fetch *f)
     return f->iterable ? str_dataset_iter : str_dataset;
 }
 
-/* Puts the stand-in before the data when it is this batch's turn; 1 if it did. */
-static int dress(struct fetch *f, PyObject *fetcher)
+/* Replaces the data by the proxy if this batch's samples are to be measured; 1 if it did. */
+static int time_data(struct fetch *f, PyObject *fetcher)
 {
-    struct timed *t = (struct timed *)f->stand_in;
+    struct timed *t = (struct timed *)f->proxy;
     if (f->every > 1 && f->turn++ % f->every)
         return 0;
-    if (stand_in(fetcher, data_name(f), f->stand_in, &t->data) == 0)
+    if (replace_by(fetcher, data_name(f), f->proxy, &t->data) == 0)
         return 1;
     if (PyErr_Occurred())
         PyErr_Clear();
-    core_missing(SIGNAL_SAMPLE);
+    report_missing(MISSING_DATASET);
     return 0;
 }
 
-static void undress(struct fetch *f, PyObject *fetcher)
+static void restore_data(struct fetch *f, PyObject *fetcher)
 {
-    struct timed *t = (struct timed *)f->stand_in;
+    struct timed *t = (struct timed *)f->proxy;
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     if (PyObject_SetAttr(fetcher, data_name(f), t->data) < 0)
@@ -212,50 +209,50 @@ static void undress(struct fetch *f, PyObject *fetcher)
     PyErr_Restore(type, error, trace);
 }
 
-/* Puts torch's own fetch and collate function back for some batches. */
-static void go_to_rest(struct fetch *f, PyObject *fetcher, uint32_t batches)
+/* Restores torch's fetch and collate function for some batches. */
+static void pause_timing(struct fetch *f, PyObject *fetcher, uint32_t batches)
 {
-    struct timed *t = (struct timed *)f->stand_in;
+    struct timed *t = (struct timed *)f->proxy;
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     if (PyObject_SetAttr(fetcher, str_collate_fn, t->collate) == 0 &&
         PyObject_DelAttr(fetcher, str_fetch) == 0)
-        f->rest = batches;
+        f->paused = batches;
     PyErr_Restore(type, error, trace);
 }
 
-/* The stand-in before the collate function, and Fetch in the place of fetch; -1 if it cannot be. */
-static int take_place(struct fetch *f, PyObject *fetcher)
+/* Sets the proxy as collate function and Fetch as fetch. -1 on failure. */
+static int start_timing(struct fetch *f, PyObject *fetcher)
 {
-    struct timed *t = (struct timed *)f->stand_in;
-    if (stand_in(fetcher, str_collate_fn, f->stand_in, &t->collate) < 0)
+    struct timed *t = (struct timed *)f->proxy;
+    if (replace_by(fetcher, str_collate_fn, f->proxy, &t->collate) < 0)
         return -1;
     t->trusted = t->collate == torch_collate;
     return PyObject_SetAttr(fetcher, str_fetch, (PyObject *)f);
 }
 
-static void wake_now(struct fetch *f)
+static void resume_timing(struct fetch *f)
 {
     PyObject *fetcher = PyWeakref_GetObject(f->fetcher);
-    if (fetcher && fetcher != Py_None && take_place(f, fetcher) < 0) {
+    if (fetcher && fetcher != Py_None && start_timing(f, fetcher) < 0) {
         PyErr_Clear();
-        core_missing(SIGNAL_COLLATE);
+        report_missing(MISSING_COLLATE);
     }
 }
 
-int making_wake(PyObject *object)
+int fetcher_before_next(PyObject *object)
 {
     if ((PyObject *)Py_TYPE(object) != fetch_type)
         return 0;
     struct fetch *f = (struct fetch *)object;
-    f->counted = 1;
-    if (f->rest > 0 && --f->rest == 0)
-        wake_now(f);
+    f->next_hooked = 1;
+    if (f->paused > 0 && --f->paused == 0)
+        resume_timing(f);
     return 1;
 }
 
-/* How many samples a batch has that was made without lists of them. */
-static uint32_t ask_count(struct fetch *f, PyObject *batch)
+/* The samples of a batch that was made without automatic batching. */
+static uint32_t count_samples_of(struct fetch *f, PyObject *batch)
 {
     PyObject *answer = PyObject_CallFunction(f->count, "On", batch, (Py_ssize_t)0);
     uint64_t count = answer ? PyLong_AsUnsignedLongLong(answer) : 0;
@@ -269,7 +266,7 @@ static uint32_t ask_count(struct fetch *f, PyObject *batch)
 
 static void record_batch(struct fetch *f, PyObject *batch)
 {
-    struct timed *t = (struct timed *)f->stand_in;
+    struct timed *t = (struct timed *)f->proxy;
     unsigned flags = 0;
     uint32_t samples = 0;
     if (!batch) {
@@ -277,7 +274,7 @@ static void record_batch(struct fetch *f, PyObject *batch)
             return;
         flags = LEAT_REC_ERROR;
     } else if (t->single) {
-        samples = ask_count(f, batch);
+        samples = count_samples_of(f, batch);
     } else if (t->samples > 0) {
         samples = (uint32_t)t->samples;
     }
@@ -288,22 +285,22 @@ static void record_batch(struct fetch *f, PyObject *batch)
 static void batch_begins(struct traced_thread *thread, struct timed *t, PyObject *args)
 {
     timed_begin(t, PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL);
-    if (idle_since_ns)
-        leat_part(t->loader, LEAT_PART_IDLE, t->begin_ns - idle_since_ns, 0);
+    if (batch_end_ns)
+        leat_part(t->loader, LEAT_PART_IDLE, t->begin_ns - batch_end_ns, 0);
     thread->in_fetcher = 1;
-    making_mark(thread, MAKING_SAMPLE, t->loader);
+    set_current_work(thread, WORK_SAMPLE, t->loader);
 }
 
-static void answer_sampler(void)
+static void describe_codes(void)
 {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
-    sampler_answer();
+    profiler_describe_codes();
     PyErr_Restore(type, error, trace);
 }
 
-/* One of how many is to be timed. */
-static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
+/* Measures one of so many: of fast ones fewer. */
+static uint32_t interval_of(uint64_t ns, uint64_t slow_ns, uint32_t most)
 {
     uint64_t every = ns ? slow_ns / ns : most;
     return every < 1 ? 1 : every > most ? most : (uint32_t)every;
@@ -311,57 +308,57 @@ static uint32_t how_seldom(uint64_t ns, uint64_t slow_ns, uint32_t most)
 
 static uint32_t batches_every(const struct fetch *f, const struct timed *t)
 {
-    if (is_worker || !t->end_ns || !f->counted)
+    if (is_worker || !t->end_ns || !f->next_hooked)
         return 1;
-    if (first_batches < FIRST) {
+    if (first_batches < FIRST_BATCHES) {
         first_batches++;
         return 1;
     }
-    return how_seldom(t->end_ns - t->begin_ns, SLOW_BATCH_NS, SELDOM);
+    return interval_of(t->end_ns - t->begin_ns, SLOW_BATCH_NS, MAX_BATCH_INTERVAL);
 }
 
 static uint32_t samples_every(const struct timed *t)
 {
-    if (timed_samples < SAMPLES)
+    if (timed_samples < FIRST_SAMPLES)
         timed_samples += t->whole && t->samples > 0 ? (uint32_t)t->samples : t->timed;
-    if (t->samples <= 0 || timed_samples < SAMPLES)
+    if (t->samples <= 0 || timed_samples < FIRST_SAMPLES)
         return 1;
-    return how_seldom((t->fetched_ns - t->begin_ns) / (uint64_t)t->samples, SLOW_NS,
-                      SELDOM_SAMPLES);
+    return interval_of((t->fetched_ns - t->begin_ns) / (uint64_t)t->samples, SLOW_SAMPLE_NS,
+                       MAX_SAMPLE_INTERVAL);
 }
 
 static void batch_ends(struct traced_thread *thread, struct fetch *f, PyObject *fetcher,
                        PyObject *batch)
 {
-    struct timed *t = (struct timed *)f->stand_in;
+    struct timed *t = (struct timed *)f->proxy;
     thread->in_fetcher = 0;
     timed_end(t);
-    making_mark(thread, MAKING_NONE, t->loader);
-    if (batch && t->samples < 0) /* it was not by way of the stand-in that it was collated */
-        core_missing(SIGNAL_COLLATE);
+    set_current_work(thread, WORK_NONE, t->loader);
+    if (batch && t->samples < 0) /* its collate function was not called by way of the proxy */
+        report_missing(MISSING_COLLATE);
     uint32_t every = batches_every(f, t);
-    f->every = samples_every(t) / every; /* of the batches that are timed */
+    f->every = samples_every(t) / every; /* counted in measured batches */
     if (every > 1)
-        go_to_rest(f, fetcher, every - 1);
+        pause_timing(f, fetcher, every - 1);
     if (is_worker) {
         if (!t->end_ns)
             t->end_ns = leat_now_ns();
         record_batch(f, batch);
-        idle_since_ns = t->end_ns;
+        batch_end_ns = t->end_ns;
     }
-    sampler_hear((t->end_ns ? t->end_ns : leat_now_ns()) - t->begin_ns, 1);
-    if (making.asked)
-        answer_sampler();
+    profiler_batch_time((t->end_ns ? t->end_ns : leat_now_ns()) - t->begin_ns, 1);
+    if (work.asked)
+        describe_codes();
 }
 
 static PyObject *call_timed(struct traced_thread *thread, struct fetch *f, PyObject *fetcher,
                             PyObject *args, PyObject *kwargs)
 {
-    int dressed = dress(f, fetcher);
-    batch_begins(thread, (struct timed *)f->stand_in, args);
-    PyObject *batch = call_plain(f, fetcher, args, kwargs);
-    if (dressed)
-        undress(f, fetcher);
+    int data_timed = time_data(f, fetcher);
+    batch_begins(thread, (struct timed *)f->proxy, args);
+    PyObject *batch = call_original(f, fetcher, args, kwargs);
+    if (data_timed)
+        restore_data(f, fetcher);
     batch_ends(thread, f, fetcher, batch);
     return batch;
 }
@@ -369,17 +366,17 @@ static PyObject *call_timed(struct traced_thread *thread, struct fetch *f, PyObj
 static PyObject *fetch_call(struct fetch *f, PyObject *args, PyObject *kwargs)
 {
     PyObject *fetcher = f->fetcher ? PyWeakref_GetObject(f->fetcher) : NULL;
-    if (!fetcher || fetcher == Py_None) { /* cannot be: who calls this holds the fetcher */
+    if (!fetcher || fetcher == Py_None) { /* cannot happen: the caller holds the fetcher */
         PyErr_SetString(PyExc_RuntimeError, "leat: the fetcher is gone");
         return NULL;
     }
     struct traced_thread *thread = traced_thread();
-    int open = ((struct timed *)f->stand_in)->open; /* another thread is in the same fetcher */
+    int open = ((struct timed *)f->proxy)->open; /* another thread is in the same fetcher */
     PyObject *batch;
     Py_INCREF(fetcher);
     Py_INCREF(f);
     if (thread->in_fetcher || open || !leat_recording())
-        batch = call_plain(f, fetcher, args, kwargs);
+        batch = call_original(f, fetcher, args, kwargs);
     else
         batch = call_timed(thread, f, fetcher, args, kwargs);
     Py_DECREF(f);
@@ -403,15 +400,15 @@ static PyType_Spec fetch_spec = {
     .slots = fetch_slots,
 };
 
-/* A Fetch for the fetcher, owned; not in its place yet. */
+/* A new Fetch, owned; not set in the fetcher. */
 static PyObject *new_fetch(PyObject *fetcher, PyObject *count, struct timed *t, int iterable)
 {
     struct fetch *f = PyObject_GC_New(struct fetch, (PyTypeObject *)fetch_type);
     if (!f)
         return NULL;
     memset((char *)f + sizeof(PyObject), 0, sizeof *f - sizeof(PyObject));
-    core_keep(&f->stand_in, (PyObject *)t);
-    core_keep(&f->count, count);
+    keep_reference(&f->proxy, (PyObject *)t);
+    keep_reference(&f->count, count);
     f->iterable = iterable;
     f->every = 1;
     PyObject_GC_Track(f);
@@ -423,7 +420,7 @@ static PyObject *new_fetch(PyObject *fetcher, PyObject *count, struct timed *t, 
     return NULL;
 }
 
-static PyObject *core_time_fetcher(PyObject *self, PyObject *args)
+static PyObject *py_time_fetcher(PyObject *self, PyObject *args)
 {
     PyObject *fetcher, *count;
     unsigned loader;
@@ -432,25 +429,26 @@ static PyObject *core_time_fetcher(PyObject *self, PyObject *args)
         return NULL;
     struct timed *t = timed_new(loader, single);
     PyObject *fetch = t ? new_fetch(fetcher, count, t, iterable) : NULL;
-    int bad = !fetch || take_place((struct fetch *)fetch, fetcher) < 0;
+    int bad = !fetch || start_timing((struct fetch *)fetch, fetcher) < 0;
     Py_XDECREF(fetch);
     Py_XDECREF(t);
     if (bad)
         return NULL;
-    dressed_any = 1;
-    idle_since_ns = 0; /* what lies between two iterations is no wait for indices */
+    has_timed_fetcher = 1;
+    batch_end_ns = 0; /* the time between two iterations is not idle time */
     Py_RETURN_NONE;
 }
 
-/* torch's create_fetcher, which may run user code (iter(dataset)): so it has no frame of leat's. */
-static PyObject *core_create_fetcher(PyObject *self, PyObject *args, PyObject *kwargs)
+/* torch's create_fetcher, which may run user code (iter(dataset)). C, so that a traceback has no
+ * frame of leat. */
+static PyObject *py_create_fetcher(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct traced_thread *thread = traced_thread();
     thread->creating++;
-    PyObject *fetcher = PyObject_Call(create_original, args, kwargs);
+    PyObject *fetcher = PyObject_Call(original_create, args, kwargs);
     thread->creating--;
-    if (fetcher && create_dress && !thread->creating && !thread->in_fetcher) {
-        PyObject *done = PyObject_CallFunctionObjArgs(create_dress, fetcher, NULL);
+    if (fetcher && on_created && !thread->creating && !thread->in_fetcher) {
+        PyObject *done = PyObject_CallFunctionObjArgs(on_created, fetcher, NULL);
         if (!done)
             PyErr_Clear();
         Py_XDECREF(done);
@@ -458,59 +456,58 @@ static PyObject *core_create_fetcher(PyObject *self, PyObject *args, PyObject *k
     return fetcher;
 }
 
-static PyObject *core_on_create(PyObject *self, PyObject *args)
+static PyObject *set_create_function(PyObject *self, PyObject *args)
 {
     PyObject *original, *callable, *collate;
     if (!PyArg_ParseTuple(args, "OOO", &original, &callable, &collate))
         return NULL;
-    core_keep(&create_original, original);
-    core_keep(&create_dress, callable);
-    core_keep(&torch_collate, collate);
+    keep_reference(&original_create, original);
+    keep_reference(&on_created, callable);
+    keep_reference(&torch_collate, collate);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_worker(PyObject *self, PyObject *args)
+static PyObject *py_worker(PyObject *self, PyObject *args)
 {
     int id, loader;
     if (!PyArg_ParseTuple(args, "ii", &id, &loader))
         return NULL;
     is_worker = 1;
-    dressed_any = 0; /* the parent's own, before a fork */
+    has_timed_fetcher = 0; /* that was the parent, before a fork */
     worker_id = id;
     worker_loader = loader;
     leat_recorder_worker_loader(loader);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_on_missing(PyObject *self, PyObject *callable)
+static PyObject *py_on_missing(PyObject *self, PyObject *callable)
 {
-    core_keep(&on_missing, callable);
+    keep_reference(&on_missing, callable);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_made_now(PyObject *self, PyObject *unused)
+static PyObject *py_current_work(PyObject *self, PyObject *unused)
 {
-    return Py_BuildValue("iiKI", making.part, making.tid, (unsigned long long)making.ident,
-                         making.loader);
+    return Py_BuildValue("iiKI", work.part, work.tid, (unsigned long long)work.ident, work.loader);
 }
 
 /* clang-format off */
-static PyMethodDef making_methods[] = {
-    {"create_fetcher", (PyCFunction)(void (*)(void))core_create_fetcher,
-     METH_VARARGS | METH_KEYWORDS, "torch's create_fetcher, and a look at what it made."},
-    {"on_create", core_on_create, METH_VARARGS,
-     "on_create(original, callable, collate): callable(fetcher) for each that is made."},
-    {"time_fetcher", core_time_fetcher, METH_VARARGS,
+static PyMethodDef fetcher_methods[] = {
+    {"create_fetcher", (PyCFunction)(void (*)(void))py_create_fetcher,
+     METH_VARARGS | METH_KEYWORDS, "torch's create_fetcher; then calls on_created."},
+    {"set_create_function", set_create_function, METH_VARARGS,
+     "set_create_function(original, callable, collate): callable(fetcher) for each that is made."},
+    {"time_fetcher", py_time_fetcher, METH_VARARGS,
      "time_fetcher(fetcher, count, loader, iterable, single)."},
-    {"worker", core_worker, METH_VARARGS,
+    {"worker", py_worker, METH_VARARGS,
      "worker(id, loader): this process makes its batches; -1: not known."},
-    {"on_missing", core_on_missing, METH_O, "on_missing(callable): callable(what), once for each."},
-    {"made_now", core_made_now, METH_NOARGS, "made_now() -> (part or -1, tid, ident, loader)."},
+    {"on_missing", py_on_missing, METH_O, "on_missing(callable): callable(what), once for each."},
+    {"current_work", py_current_work, METH_NOARGS, "current_work() -> (part or -1, tid, ident, loader)."},
     {NULL, NULL, 0, NULL},
 };
 /* clang-format on */
 
-int making_add(PyObject *module)
+int hook_fetcher_add(PyObject *module)
 {
     str_fetch = PyUnicode_InternFromString("fetch");
     str_dataset = PyUnicode_InternFromString("dataset");
@@ -520,5 +517,5 @@ int making_add(PyObject *module)
     if (!str_fetch || !str_dataset || !str_dataset_iter || !str_collate_fn || !fetch_type ||
         timed_init() < 0)
         return -1;
-    return PyModule_AddFunctions(module, making_methods);
+    return PyModule_AddFunctions(module, fetcher_methods);
 }

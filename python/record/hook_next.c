@@ -1,102 +1,106 @@
-/* hook_next.c: next() of an iterator, which runs in every step of a training.
+/* hook_next.c: next() of a loader's iterator.
+ *
+ * Each call is a FETCH record with the number of samples, and counts the batches that were ready.
+ * An iterator carries an Iteration object as its attribute `_leat`.
  */
 #include "record_module.h"
 
 /* Set once by the hooks; all owned. */
 static PyObject *next_original;
-static PyObject *grad_enabled, *count_samples, *mark_of, *on_end;
-static PyObject *str_leat, *mark_type;
+static PyObject *grad_enabled, *count_samples, *iteration_of, *on_end;
+static PyObject *str_leat, *iteration_type;
 
-/* What next() has to know of an iterator. */
-struct mark {
+/* What next() needs to know of an iterator. */
+struct iteration {
     PyObject_HEAD PyObject
-        *maker; /* owned: the data queue, or the Fetch of hook_fetcher.c, or None */
+        *maker; /* owned: the iterator's data queue, its Fetch (hook_fetcher.c), or None */
     uint64_t loader, iteration, size;
 };
 
-static PyObject *mark_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *iteration_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     unsigned long long loader, iteration, size;
     PyObject *maker;
     if (!PyArg_ParseTuple(args, "KKKO", &loader, &iteration, &size, &maker))
         return NULL;
-    struct mark *mark = (struct mark *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (!mark)
+    struct iteration *it =
+        (struct iteration *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!it)
         return NULL;
-    mark->loader = loader;
-    mark->iteration = iteration;
-    mark->size = size;
-    core_keep(&mark->maker, maker);
-    return (PyObject *)mark;
+    it->loader = loader;
+    it->iteration = iteration;
+    it->size = size;
+    keep_reference(&it->maker, maker);
+    return (PyObject *)it;
 }
 
-static int mark_traverse(struct mark *mark, visitproc visit, void *arg)
+static int iteration_traverse(struct iteration *it, visitproc visit, void *arg)
 {
-    Py_VISIT(Py_TYPE(mark));
-    Py_VISIT(mark->maker);
+    Py_VISIT(Py_TYPE(it));
+    Py_VISIT(it->maker);
     return 0;
 }
 
-static int mark_clear(struct mark *mark)
+static int iteration_clear(struct iteration *it)
 {
-    Py_CLEAR(mark->maker);
+    Py_CLEAR(it->maker);
     return 0;
 }
 
-static void mark_dealloc(struct mark *mark)
+static void iteration_dealloc(struct iteration *it)
 {
-    PyTypeObject *type = Py_TYPE(mark);
-    PyObject_GC_UnTrack(mark);
-    mark_clear(mark);
-    PyObject_GC_Del(mark);
+    PyTypeObject *type = Py_TYPE(it);
+    PyObject_GC_UnTrack(it);
+    iteration_clear(it);
+    PyObject_GC_Del(it);
     Py_DECREF(type);
 }
 
-static PyType_Slot mark_slots[] = {
-    {Py_tp_new,      mark_new                                                },
-    {Py_tp_dealloc,  mark_dealloc                                            },
-    {Py_tp_traverse, mark_traverse                                           },
-    {Py_tp_clear,    mark_clear                                              },
-    {Py_tp_doc,      "Mark(loader, iteration << 32, batch size or 0, maker)."},
-    {0,              NULL                                                    },
+static PyType_Slot iteration_slots[] = {
+    {Py_tp_new,      iteration_new                                                },
+    {Py_tp_dealloc,  iteration_dealloc                                            },
+    {Py_tp_traverse, iteration_traverse                                           },
+    {Py_tp_clear,    iteration_clear                                              },
+    {Py_tp_doc,      "Iteration(loader, iteration << 32, batch size or 0, maker)."},
+    {0,              NULL                                                         },
 };
 
-static PyType_Spec mark_spec = {
-    .name = "leat._record.Mark",
-    .basicsize = sizeof(struct mark),
+static PyType_Spec iteration_spec = {
+    .name = "leat._record.Iteration",
+    .basicsize = sizeof(struct iteration),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = mark_slots,
+    .slots = iteration_slots,
 };
 
-static PyObject *ask_mark(PyObject *iterator)
+static PyObject *make_iteration(PyObject *iterator)
 {
     PyErr_Clear();
-    return PyObject_CallFunctionObjArgs(mark_of, iterator, NULL);
+    return PyObject_CallFunctionObjArgs(iteration_of, iterator, NULL);
 }
 
-/* The iterator's mark, owned; an iterator that did not come from DataLoader.__iter__ is given one.
- * NULL without an exception when it has none. */
-static struct mark *find_mark(PyObject *iterator)
+/* The Iteration of an iterator, owned; made if DataLoader.__iter__ did not. NULL without an
+ * exception if it cannot be made. */
+static struct iteration *find_iteration(PyObject *iterator)
 {
-    PyObject *mark = PyObject_GetAttr(iterator, str_leat);
-    if (!mark)
-        mark = ask_mark(iterator);
-    if (mark && (PyObject *)Py_TYPE(mark) == mark_type)
-        return (struct mark *)mark;
+    PyObject *it = PyObject_GetAttr(iterator, str_leat);
+    if (!it)
+        it = make_iteration(iterator);
+    if (it && (PyObject *)Py_TYPE(it) == iteration_type)
+        return (struct iteration *)it;
     PyErr_Clear();
-    Py_XDECREF(mark);
+    Py_XDECREF(it);
     return NULL;
 }
 
-/* How many samples a batch holds: what its fetcher has counted in this next(), or else what
- * samples() in hooks/loaders.py finds. */
-static uint64_t count_of(PyObject *batch, const struct mark *mark)
+/* How many samples a batch has: what its fetcher counted in this next(), or else what samples()
+ * of hooks/loaders.py finds. */
+static uint64_t count_of(PyObject *batch, const struct iteration *it)
 {
     struct traced_thread *thread = traced_thread();
     if (thread->batch_samples > 0)
         return (uint64_t)thread->batch_samples & UINT32_MAX;
-    PyObject *answer = PyObject_CallFunction(count_samples, "OK", batch,
-                                             (unsigned long long)(mark ? mark->size : 0));
+    PyObject *answer =
+        PyObject_CallFunction(count_samples, "OK", batch, (unsigned long long)(it ? it->size : 0));
     uint64_t count = answer ? PyLong_AsUnsignedLongLong(answer) : 0;
     Py_XDECREF(answer);
     if (PyErr_Occurred()) {
@@ -106,7 +110,7 @@ static uint64_t count_of(PyObject *batch, const struct mark *mark)
     return count & UINT32_MAX;
 }
 
-static void call_quietly(PyObject *callable, PyObject *args)
+static void call_ignoring_errors(PyObject *callable, PyObject *args)
 {
     PyObject *result = args ? PyObject_Call(callable, args, NULL) : NULL;
     if (!result)
@@ -123,35 +127,35 @@ static unsigned nograd_flag(void)
     return enabled == Py_False ? LEAT_REC_NOGRAD : 0;
 }
 
-/* A next() that raised: the loader's iteration is over, by its end or by a failure. */
-static void next_failed(struct mark *mark, unsigned flags, uint64_t t0, uint64_t t1)
+/* next() raised: the iteration has ended, or failed. */
+static void next_raised(struct iteration *it, unsigned flags, uint64_t t0, uint64_t t1)
 {
-    uint64_t loader = mark ? mark->loader : 0;
+    uint64_t loader = it ? it->loader : 0;
     PyObject *type, *error, *trace;
     flags |= PyErr_ExceptionMatches(PyExc_StopIteration) ? LEAT_REC_END : LEAT_REC_ERROR;
     PyErr_Fetch(&type, &error, &trace);
-    leat_record(LEAT_REC_FETCH, flags, (uint32_t)loader, mark ? mark->iteration : 0, t0, t1);
+    leat_record(LEAT_REC_FETCH, flags, (uint32_t)loader, it ? it->iteration : 0, t0, t1);
     PyObject *args = Py_BuildValue("(K)", (unsigned long long)loader);
-    call_quietly(on_end, args);
+    call_ignoring_errors(on_end, args);
     Py_XDECREF(args);
     PyErr_Restore(type, error, trace);
 }
 
-static void next_came(struct mark *mark, unsigned flags, int64_t ready, PyObject *batch,
-                      uint64_t t0, uint64_t t1)
+static void next_returned(struct iteration *it, unsigned flags, int64_t ready, PyObject *batch,
+                          uint64_t t0, uint64_t t1)
 {
-    uint32_t loader = mark ? (uint32_t)mark->loader : 0;
-    uint64_t arg = (mark ? mark->iteration : 0) | count_of(batch, mark);
+    uint32_t loader = it ? (uint32_t)it->loader : 0;
+    uint64_t arg = (it ? it->iteration : 0) | count_of(batch, it);
     leat_record(LEAT_REC_FETCH, flags, loader, arg, t0, t1);
     if (ready >= 0)
         leat_part(loader, LEAT_PART_READY, (uint64_t)ready, 0);
-    core_tick(t1);
+    tick_if_due(t1);
 }
 
-/* In a run that trains, a batch asked for without gradients is an evaluation's. */
+/* In a process that trains, a batch requested without gradients is for an evaluation. */
 static enum leat_clock_phase clock_phase(unsigned flags)
 {
-    return flags & LEAT_REC_NOGRAD && train_seen() ? LEAT_CLOCK_SKIPPED : LEAT_CLOCK_INPUT;
+    return flags & LEAT_REC_NOGRAD && had_backward() ? LEAT_CLOCK_SKIPPED : LEAT_CLOCK_INPUT;
 }
 
 static PyObject *call_next(PyObject *iterator)
@@ -167,14 +171,14 @@ static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
         return call_next(iterator);
     if (!thread->trains && first_training_span() < 0)
         PyErr_Clear();
-    struct mark *mark = find_mark(iterator);
+    struct iteration *it = find_iteration(iterator);
     int64_t ready = -1;
-    if (mark && mark->maker != Py_None && !making_wake(mark->maker))
-        ready = handover_ready(iterator, mark->maker);
+    if (it && it->maker != Py_None && !fetcher_before_next(it->maker))
+        ready = ready_batches(iterator, it->maker);
     unsigned flags = nograd_flag();
     thread->open |= bit;
     thread->batch_samples = 0;
-    thread->fetch_loader = mark ? (int64_t)mark->loader : LOADER_UNKNOWN;
+    thread->fetch_loader = it ? (int64_t)it->loader : LOADER_UNKNOWN;
     enum leat_clock_phase phase = clock_phase(flags);
     leat_clock_mark(phase);
     uint64_t t0 = leat_now_ns();
@@ -184,29 +188,29 @@ static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
         leat_clock_mark(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);
     thread->open &= ~bit;
     if (batch)
-        next_came(mark, flags, ready, batch, t0, t1);
+        next_returned(it, flags, ready, batch, t0, t1);
     else
-        next_failed(mark, flags, t0, t1);
-    Py_XDECREF(mark);
+        next_raised(it, flags, t0, t1);
+    Py_XDECREF(it);
     return batch;
 }
 
-static PyObject *core_on_next(PyObject *self, PyObject *args)
+static PyObject *set_next_functions(PyObject *self, PyObject *args)
 {
     PyObject *given[5];
     if (!PyArg_ParseTuple(args, "OOOOO", &given[0], &given[1], &given[2], &given[3], &given[4]))
         return NULL;
-    core_keep(&next_original, given[0]);
-    core_keep(&grad_enabled, given[1]);
-    core_keep(&count_samples, given[2]);
-    core_keep(&mark_of, given[3]);
-    core_keep(&on_end, given[4]);
+    keep_reference(&next_original, given[0]);
+    keep_reference(&grad_enabled, given[1]);
+    keep_reference(&count_samples, given[2]);
+    keep_reference(&iteration_of, given[3]);
+    keep_reference(&on_end, given[4]);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef next_method = {"__next__", fetch_next, METH_NOARGS, "The next batch, recorded."};
 
-static PyObject *core_next_of(PyObject *self, PyObject *type)
+static PyObject *make_next(PyObject *self, PyObject *type)
 {
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "next_of() takes a type");
@@ -214,20 +218,20 @@ static PyObject *core_next_of(PyObject *self, PyObject *type)
 }
 
 static PyMethodDef next_methods[] = {
-    {"next_of", core_next_of, METH_O,       "next_of(type): a __next__ for it, recorded."},
-    {"on_next", core_on_next, METH_VARARGS,
-     "on_next(next, grad_enabled, count_samples, mark_of, on_end): what it calls."       },
-    {NULL,      NULL,         0,            NULL                                         },
+    {"make_next",          make_next,          METH_O,       "make_next(type): a __next__ for it, recorded."},
+    {"set_next_functions", set_next_functions, METH_VARARGS,
+     "set_next_functions(next, grad_enabled, count_samples, iteration_of, on_end): what it calls."          },
+    {NULL,                 NULL,               0,            NULL                                           },
 };
 
-int next_add(PyObject *module)
+int hook_next_add(PyObject *module)
 {
     str_leat = PyUnicode_InternFromString("_leat");
-    mark_type = PyType_FromSpec(&mark_spec);
-    if (!str_leat || !mark_type)
+    iteration_type = PyType_FromSpec(&iteration_spec);
+    if (!str_leat || !iteration_type)
         return -1;
-    Py_INCREF(mark_type);
-    if (PyModule_AddObject(module, "Mark", mark_type) < 0)
+    Py_INCREF(iteration_type);
+    if (PyModule_AddObject(module, "Iteration", iteration_type) < 0)
         return -1;
     return PyModule_AddFunctions(module, next_methods);
 }

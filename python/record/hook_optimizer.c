@@ -1,25 +1,26 @@
-/* hook_optimizer.c: backward, and the two ends of an optimizer's step, which run in every step of a
- * training. The rare cases are left to hooks/training.py.
+/* hook_optimizer.c: backward and optimizer steps.
+ *
+ * hooks/training.py installs these functions and handles the rare cases: closures and nested steps.
  */
 #include "record_module.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-static int backwards; /* open now, in all threads */
-static int trained;   /* there was one */
+static int backwards; /* open in all threads */
+static int trained;   /* there was a backward in this process */
 
-/* Since when the gradients of the open backward are there, and DistributedDataParallel waits until
- * all ranks have theirs; 0: it does not, or not yet. */
-static uint64_t reduces_ns;
-#define REDUCTION_LEAST_NS 20000 /* below it is what a look at a finished one takes */
+/* When this rank had all gradients of the open backward and DistributedDataParallel began to wait
+ * for the other ranks; 0: not yet, or there is no DistributedDataParallel. */
+static uint64_t reduction_ns;
+#define REDUCTION_MIN_NS 20000 /* shorter: nothing was waited for */
 
 /* Set once by the hooks; all owned. */
 static PyObject *begin_rare, *number_of, *is_nested;
 static PyObject *str_leat;
 static PyObject *backward_type;
 
-/* Stands in for torch.autograd.backward. Its `dict` is for what functools.wraps() says of it. */
+/* Replaces torch.autograd.backward. functools.wraps() fills its `dict`. */
 struct backward {
     PyObject_HEAD PyObject *original, *dict; /* owned */
     enum leat_record_kind kind;
@@ -37,7 +38,7 @@ static PyObject *backward_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!b)
         return NULL;
     b->kind = (enum leat_record_kind)kind;
-    core_keep(&b->original, original);
+    keep_reference(&b->original, original);
     return (PyObject *)b;
 }
 
@@ -65,16 +66,17 @@ static void backward_dealloc(struct backward *b)
     Py_DECREF(type);
 }
 
-static void tell_reduction(uint64_t t1)
+static void record_reduction(uint64_t t1)
 {
-    if (t1 >= reduces_ns + REDUCTION_LEAST_NS)
-        leat_record(LEAT_REC_SYNC, 0, leat_recorder_name("gradient reduction"), 0, reduces_ns, t1);
-    reduces_ns = 0;
+    if (t1 >= reduction_ns + REDUCTION_MIN_NS)
+        leat_record(LEAT_REC_SYNC, 0, leat_recorder_name("gradient reduction"), 0, reduction_ns,
+                    t1);
+    reduction_ns = 0;
 }
 
 static int backward_begins(struct backward *b, struct traced_thread *thread)
 {
-    if (core_begin(thread, b->kind) <= 0)
+    if (span_begin(thread, b->kind) <= 0)
         return 0;
     backwards++;
     trained = 1;
@@ -86,10 +88,10 @@ static PyObject *backward_ends(struct backward *b, struct traced_thread *thread,
 {
     uint64_t t1 = leat_now_ns();
     backwards--;
-    if (reduces_ns)
-        tell_reduction(t1);
+    if (reduction_ns)
+        record_reduction(t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
-    core_end(thread, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
+    span_end(thread, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
 }
 
@@ -109,7 +111,7 @@ static PyObject *backward_dict(struct backward *b, void *unused)
     return b->dict;
 }
 
-/* As for a function, which is pickled and copied by its name. */
+/* Pickled and copied by its name, as a function is. */
 static PyObject *backward_reduce(struct backward *b, PyObject *unused)
 {
     return PyObject_GetAttrString((PyObject *)b, "__qualname__");
@@ -150,8 +152,8 @@ static PyType_Spec backward_spec = {
     .slots = backward_slots,
 };
 
-/* One argument, no closure, no step open: the step of nearly every training. */
-static PyObject *train_begin_step(PyObject *self, PyObject *given)
+/* The usual step: one argument, no closure, and no other step is open. */
+static PyObject *begin_step(PyObject *self, PyObject *given)
 {
     struct traced_thread *thread = traced_thread();
     PyObject *optimizer, *args, *kwargs;
@@ -160,12 +162,12 @@ static PyObject *train_begin_step(PyObject *self, PyObject *given)
     if (!PyTuple_Check(args) || PyTuple_Size(args) != 1 || !PyDict_Check(kwargs) ||
         PyDict_Size(kwargs) || thread->open & 1u << LEAT_REC_OPTIMIZER)
         return PyObject_Call(begin_rare, given, NULL);
-    core_begin(thread, LEAT_REC_OPTIMIZER);
+    span_begin(thread, LEAT_REC_OPTIMIZER);
     leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
 
-static PyObject *ask_number(PyObject *optimizer)
+static PyObject *make_number(PyObject *optimizer)
 {
     PyErr_Clear();
     PyObject *number = PyObject_CallFunctionObjArgs(number_of, optimizer, NULL);
@@ -174,12 +176,12 @@ static PyObject *ask_number(PyObject *optimizer)
     return number;
 }
 
-/* The optimizer's number is kept in it: its memory is warm. */
+/* A number for each optimizer, kept in its attribute `_leat`. */
 static uint64_t read_number(PyObject *optimizer)
 {
     PyObject *number = PyObject_GetAttr(optimizer, str_leat);
     if (!number)
-        number = ask_number(optimizer);
+        number = make_number(optimizer);
     uint64_t value = number ? PyLong_AsUnsignedLongLong(number) : 0;
     Py_XDECREF(number);
     if (PyErr_Occurred()) {
@@ -189,7 +191,7 @@ static uint64_t read_number(PyObject *optimizer)
     return value;
 }
 
-static unsigned ask_nested(void)
+static unsigned nested_flag(void)
 {
     PyObject *nested = PyObject_CallFunctionObjArgs(is_nested, NULL);
     if (!nested)
@@ -198,22 +200,22 @@ static unsigned ask_nested(void)
     return nested == Py_True ? LEAT_REC_NESTED : 0;
 }
 
-static PyObject *train_end_step(PyObject *self, PyObject *given)
+static PyObject *end_step(PyObject *self, PyObject *given)
 {
     uint64_t t1 = leat_now_ns();
     PyObject *optimizer, *args, *kwargs;
     if (!PyArg_ParseTuple(given, "OOO", &optimizer, &args, &kwargs))
         return NULL;
-    unsigned flags = backwards ? ask_nested() : 0;
+    unsigned flags = backwards ? nested_flag() : 0;
     uint64_t number = read_number(optimizer);
-    core_end(traced_thread(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
+    span_end(traced_thread(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
     leat_clock_mark(LEAT_CLOCK_OTHER);
-    core_tick(t1);
+    tick_if_due(t1);
     Py_RETURN_NONE;
 }
 
-/* A step begins while another seems to be open. `frames` calls of step() are on the call stack of
- * this thread: an open step that is not there has failed, and is forgotten. */
+/* A step begins while another seems to be open. `frames` calls of step() are on this thread's call
+ * stack. An open step that is not on it has failed, and is dropped. */
 static PyObject *correct_steps(PyObject *self, PyObject *frames)
 {
     struct traced_thread *thread = traced_thread();
@@ -224,19 +226,19 @@ static PyObject *correct_steps(PyObject *self, PyObject *frames)
     if (steps > 1) {
         thread->steps = (int)steps;
     } else {
-        core_drop(thread, LEAT_REC_OPTIMIZER);
-        core_begin(thread, LEAT_REC_OPTIMIZER);
+        span_drop(thread, LEAT_REC_OPTIMIZER);
+        span_begin(thread, LEAT_REC_OPTIMIZER);
     }
     Py_RETURN_NONE;
 }
 
-/* GradScaler.step() is an optimizer step, whether or not it calls the optimizer's. */
+/* GradScaler.step() is an optimizer step, also when it skips the optimizer's. */
 static PyObject *begin_scaler(PyObject *self, PyObject *unused)
 {
     struct traced_thread *thread = traced_thread();
-    if (!core_begin(thread, LEAT_REC_OPTIMIZER) && !thread->scalers) {
-        core_drop(thread, LEAT_REC_OPTIMIZER); /* a step that failed was still open */
-        core_begin(thread, LEAT_REC_OPTIMIZER);
+    if (!span_begin(thread, LEAT_REC_OPTIMIZER) && !thread->scalers) {
+        span_drop(thread, LEAT_REC_OPTIMIZER); /* a failed step was still open */
+        span_begin(thread, LEAT_REC_OPTIMIZER);
     }
     thread->scalers++;
     Py_RETURN_NONE;
@@ -249,56 +251,56 @@ static PyObject *end_scaler(PyObject *self, PyObject *args)
     unsigned flags, number;
     if (!PyArg_ParseTuple(args, "II", &flags, &number))
         return NULL;
-    thread->steps = thread->scalers--; /* the steps inside have ended, or failed */
-    core_end(thread, LEAT_REC_OPTIMIZER, flags, number, 0, t1);
-    core_tick(t1);
+    thread->steps = thread->scalers--; /* the steps inside have ended or failed */
+    span_end(thread, LEAT_REC_OPTIMIZER, flags, number, 0, t1);
+    tick_if_due(t1);
     Py_RETURN_NONE;
 }
 
-/* At the end of a backward, by autograd: in whatever thread was last at it. */
-static PyObject *train_reduces(PyObject *self, PyObject *unused)
+/* Called by autograd at the end of a backward, in any thread. */
+static PyObject *gradients_ready(PyObject *self, PyObject *unused)
 {
-    if (backwards && !reduces_ns)
-        reduces_ns = leat_now_ns();
+    if (backwards && !reduction_ns)
+        reduction_ns = leat_now_ns();
     Py_RETURN_NONE;
 }
 
-static PyObject *train_on_step(PyObject *self, PyObject *args)
+static PyObject *set_step_functions(PyObject *self, PyObject *args)
 {
     PyObject *given[3];
     if (!PyArg_ParseTuple(args, "OOO", &given[0], &given[1], &given[2]))
         return NULL;
-    core_keep(&begin_rare, given[0]);
-    core_keep(&number_of, given[1]);
-    core_keep(&is_nested, given[2]);
+    keep_reference(&begin_rare, given[0]);
+    keep_reference(&number_of, given[1]);
+    keep_reference(&is_nested, given[2]);
     Py_RETURN_NONE;
 }
 
-int train_seen(void)
+int had_backward(void)
 {
     return trained;
 }
 
-void train_forget(void)
+void optimizer_after_fork(void)
 {
     backwards = trained = 0;
-    reduces_ns = 0;
+    reduction_ns = 0;
 }
 
-static PyMethodDef train_methods[] = {
-    {"begin_step",    train_begin_step, METH_VARARGS,
-     "begin_step(optimizer, args, kwargs) of a hook."                                                    },
-    {"end_step",      train_end_step,   METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."     },
-    {"correct_steps", correct_steps,    METH_O,       "correct_steps(calls of step() on the call stack)."},
-    {"begin_scaler",  begin_scaler,     METH_NOARGS,  "begin_scaler(): GradScaler.step() begins."        },
-    {"end_scaler",    end_scaler,       METH_VARARGS, "end_scaler(flags, optimizer)."                    },
-    {"on_step",       train_on_step,    METH_VARARGS, "on_step(begin_rare, number_of, is_nested)."       },
-    {"reduces",       train_reduces,    METH_NOARGS,
-     "reduces(): the gradients of this rank are there, those of others are waited for."                  },
-    {NULL,            NULL,             0,            NULL                                               },
+static PyMethodDef optimizer_methods[] = {
+    {"begin_step",         begin_step,         METH_VARARGS, "begin_step(optimizer, args, kwargs) of a hook."   },
+    {"end_step",           end_step,           METH_VARARGS, "end_step(optimizer, args, kwargs) of a hook."     },
+    {"correct_steps",      correct_steps,      METH_O,       "correct_steps(calls of step() on the call stack)."},
+    {"begin_scaler",       begin_scaler,       METH_NOARGS,  "begin_scaler(): GradScaler.step() begins."        },
+    {"end_scaler",         end_scaler,         METH_VARARGS, "end_scaler(flags, optimizer)."                    },
+    {"set_step_functions", set_step_functions, METH_VARARGS,
+     "set_step_functions(begin_rare, number_of, is_nested)."                                                    },
+    {"gradients_ready",    gradients_ready,    METH_NOARGS,
+     "gradients_ready(): the gradients of this rank are there, those of others are waited for."                 },
+    {NULL,                 NULL,               0,            NULL                                               },
 };
 
-int train_add(PyObject *module)
+int hook_optimizer_add(PyObject *module)
 {
     str_leat = PyUnicode_InternFromString("_leat");
     backward_type = PyType_FromSpec(&backward_spec);
@@ -307,5 +309,5 @@ int train_add(PyObject *module)
     Py_INCREF(backward_type);
     if (PyModule_AddObject(module, "Backward", backward_type) < 0)
         return -1;
-    return PyModule_AddFunctions(module, train_methods);
+    return PyModule_AddFunctions(module, optimizer_methods);
 }

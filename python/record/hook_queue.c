@@ -1,40 +1,38 @@
-/* hook_queue.c: a batch on its way from the worker to the loop that asked for it.
+/* hook_queue.c: a batch on its way from the worker to the training loop.
  *
- *     worker, feeder thread          main process, or its pin thread          the loop
- *     dumps(batch)  PICKLE  ──pipe──► loads(bytes)  UNPICKLE ► pin  PIN ─────► next()  FETCH, READY
+ *     worker, feeder thread          main process, or its pin thread        training loop
+ *     dumps(batch)  PICKLE  ──pipe──► loads(bytes)  UNPICKLE ► pin  PIN ───► next()  FETCH, READY
  *
- * dumps and loads take the place of ForkingPickler's in multiprocessing.queues alone. They see
- * every queue of the process, so they count by who calls: the thread that feeds the data queue of
- * this worker; a thread inside next(), or one that pins. What is no batch (the end of a stream, an
- * exception, the answer to a new epoch) is told by its type, and not counted.
+ * dumps and loads replace those of ForkingPickler in multiprocessing.queues only. Every queue of
+ * the process uses them, so a call counts only in the feeder thread of this worker's data queue,
+ * inside next(), or in a thread that pins. Messages other than batches (end of a stream, exception,
+ * start of an epoch) are recognised by their type and not counted.
  *
- * PICKLE has the move of tensors into shared memory in it, UNPICKLE that of their descriptors, for
- * which the worker's own thread must answer; neither the wait for the batch itself.
- *
- * The loop's end of it is hook_next.c.
+ * PICKLE includes moving tensors to shared memory; UNPICKLE includes fetching their descriptors
+ * from the worker. Neither includes the wait for the batch. next() itself is in hook_next.c.
  */
 #include "record_module.h"
 
 /* Set once by the hooks; all owned. */
 static PyObject *dumps_original, *loads_original, *pin_original;
-static PyObject *no_batch;   /* a tuple of types that travel in the place of a batch */
-static PyObject *data_queue; /* of this worker */
+static PyObject *not_batches; /* a tuple of the types that are sent instead of a batch */
+static PyObject *data_queue;  /* of this worker */
 static PyObject *no_arguments, *str_leat, *str_qsize, *str_task_info;
 
-/* Whether what went through the queue is (number, batch). */
+/* Whether a message is (number, batch). */
 static int is_batch(PyObject *message)
 {
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2 ||
         !PyLong_Check(PyTuple_GetItem(message, 0)))
         return 0;
     PyObject *type = (PyObject *)Py_TYPE(PyTuple_GetItem(message, 1));
-    for (Py_ssize_t i = 0; i < PyTuple_Size(no_batch); i++)
-        if (PyTuple_GetItem(no_batch, i) == type)
+    for (Py_ssize_t i = 0; i < PyTuple_Size(not_batches); i++)
+        if (PyTuple_GetItem(not_batches, i) == type)
             return 0;
     return 1;
 }
 
-/* The bytes of a buffer; 0 when it does not say. */
+/* The size of a buffer; 0 if it has no length. */
 static uint64_t length_of(PyObject *buffer)
 {
     Py_ssize_t bytes = PyObject_Size(buffer);
@@ -43,7 +41,7 @@ static uint64_t length_of(PyObject *buffer)
     return bytes < 0 ? 0 : (uint64_t)bytes;
 }
 
-static int ask_feeds(void)
+static int is_feeder(void)
 {
     PyObject *thread = PyObject_GetAttrString(data_queue, "_thread");
     PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
@@ -55,51 +53,51 @@ static int ask_feeds(void)
     return number == PyThread_get_thread_ident() ? 1 : -1;
 }
 
-/* is_batch() of what goes into the data queue. All that torch puts there is pairs, and a batch has
- * been made by a fetcher: if not, this is another torch than the hooks know. */
+/* is_batch() of a message to the data queue. torch sends only pairs there, and each batch was made
+ * by a fetcher. Otherwise the hooks do not know this torch. */
 static int sends_batch(PyObject *message)
 {
     int batch = is_batch(message);
     if (!PyTuple_CheckExact(message) || PyTuple_Size(message) != 2)
-        core_missing(SIGNAL_PICKLE);
-    else if (batch && !making_met_fetcher())
-        core_missing(SIGNAL_FETCHER);
+        report_missing(MISSING_MESSAGES);
+    else if (batch && !worker_times_fetcher())
+        report_missing(MISSING_FETCHER);
     return batch;
 }
 
-static PyObject *core_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *py_dumps(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct traced_thread *thread = traced_thread();
     if (data_queue && !thread->feeds)
-        thread->feeds = ask_feeds();
+        thread->feeds = is_feeder();
     if (!data_queue || thread->feeds < 0 || PyTuple_Size(args) != 1 ||
         !sends_batch(PyTuple_GetItem(args, 0)))
         return PyObject_Call(dumps_original, args, kwargs);
     uint64_t t0 = leat_now_ns();
     PyObject *bytes = PyObject_Call(dumps_original, args, kwargs);
     if (bytes)
-        leat_part(making_loader(), LEAT_PART_PICKLE, leat_now_ns() - t0, length_of(bytes));
+        leat_part(worker_loader_id(), LEAT_PART_PICKLE, leat_now_ns() - t0, length_of(bytes));
     return bytes;
 }
 
-/* The loader for which this thread takes or pins batches now. */
-static int64_t loader_served(struct traced_thread *thread)
+/* The loader whose batches this thread reads or pins now. */
+static int64_t loader_of_thread(struct traced_thread *thread)
 {
     if (!thread->pin_queue)
         return thread->open & 1u << LEAT_REC_FETCH && !thread->in_fetcher ? thread->fetch_loader
                                                                           : LOADER_UNKNOWN;
-    PyObject *mark = PyObject_GetAttr(thread->pin_queue, str_leat);
-    uint64_t loader = mark ? PyLong_AsUnsignedLongLong(mark) : 0;
-    Py_XDECREF(mark);
+    PyObject *number = PyObject_GetAttr(thread->pin_queue, str_leat);
+    uint64_t loader = number ? PyLong_AsUnsignedLongLong(number) : 0;
+    Py_XDECREF(number);
     if (!PyErr_Occurred())
         return (int64_t)loader;
     PyErr_Clear();
     return LOADER_UNKNOWN;
 }
 
-static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *py_loads(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    int64_t loader = loader_served(traced_thread());
+    int64_t loader = loader_of_thread(traced_thread());
     if (loader < 0)
         return PyObject_Call(loads_original, args, kwargs);
     uint64_t t0 = leat_now_ns();
@@ -111,15 +109,15 @@ static PyObject *core_loads(PyObject *self, PyObject *args, PyObject *kwargs)
     return message;
 }
 
-static PyObject *core_pin(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *py_pin(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct traced_thread *thread = traced_thread();
-    int64_t loader = thread->in_pin_memory ? LOADER_UNKNOWN : loader_served(thread);
+    int64_t loader = thread->in_pin_memory ? LOADER_UNKNOWN : loader_of_thread(thread);
     PyObject *data = PyTuple_Size(args) ? PyTuple_GetItem(args, 0) : NULL;
     if (loader < 0 || !data || data == Py_None)
         return PyObject_Call(pin_original, args, kwargs);
-    for (Py_ssize_t i = 0; i < PyTuple_Size(no_batch); i++)
-        if (PyTuple_GetItem(no_batch, i) == (PyObject *)Py_TYPE(data))
+    for (Py_ssize_t i = 0; i < PyTuple_Size(not_batches); i++)
+        if (PyTuple_GetItem(not_batches, i) == (PyObject *)Py_TYPE(data))
             return PyObject_Call(pin_original, args, kwargs);
     thread->in_pin_memory = 1;
     uint64_t t0 = leat_now_ns();
@@ -130,8 +128,8 @@ static PyObject *core_pin(PyObject *self, PyObject *args, PyObject *kwargs)
     return pinned;
 }
 
-/* How many of the batches that came out of order wait in the iterator: a task without its batch is
- * (worker,), with it (worker, batch). -1 when one is neither. */
+/* How many batches that came out of order are kept in the iterator. A task is (worker,) before its
+ * batch has come, (worker, batch) then. -1 if one is neither. */
 static int64_t count_kept(PyObject *tasks)
 {
     int64_t kept = 0;
@@ -148,7 +146,7 @@ static int64_t count_kept(PyObject *tasks)
     return kept;
 }
 
-int64_t handover_ready(PyObject *iterator, PyObject *queue)
+int64_t ready_batches(PyObject *iterator, PyObject *queue)
 {
     PyObject *method = PyObject_GetAttr(queue, str_qsize);
     PyObject *size = method ? PyObject_Call(method, no_arguments, NULL) : NULL;
@@ -162,53 +160,55 @@ int64_t handover_ready(PyObject *iterator, PyObject *queue)
         PyErr_Clear();
     if (waiting >= 0 && kept >= 0)
         return waiting + kept;
-    core_missing(SIGNAL_READY);
+    report_missing(MISSING_TASKS);
     return -1;
 }
 
-static PyObject *core_handover(PyObject *self, PyObject *args)
+static PyObject *set_queue_functions(PyObject *self, PyObject *args)
 {
     PyObject *given[4];
     if (!PyArg_ParseTuple(args, "OOOO!", &given[0], &given[1], &given[2], &PyTuple_Type, &given[3]))
         return NULL;
-    core_keep(&dumps_original, given[0]);
-    core_keep(&loads_original, given[1]);
-    core_keep(&pin_original, given[2]);
-    core_keep(&no_batch, given[3]);
+    keep_reference(&dumps_original, given[0]);
+    keep_reference(&loads_original, given[1]);
+    keep_reference(&pin_original, given[2]);
+    keep_reference(&not_batches, given[3]);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_feeds(PyObject *self, PyObject *queue)
+static PyObject *set_data_queue(PyObject *self, PyObject *queue)
 {
-    core_keep(&data_queue, queue);
+    keep_reference(&data_queue, queue);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_serves(PyObject *self, PyObject *queue)
+static PyObject *set_pin_queue(PyObject *self, PyObject *queue)
 {
     struct traced_thread *thread = traced_thread();
     if (queue == Py_None)
         Py_CLEAR(thread->pin_queue);
     else
-        core_keep(&thread->pin_queue, queue);
+        keep_reference(&thread->pin_queue, queue);
     Py_RETURN_NONE;
 }
 
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void)) function
 
-static PyMethodDef handover_methods[] = {
-    {"dumps",      WITH_KEYWORDS(core_dumps), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.dumps."                       },
-    {"loads",      WITH_KEYWORDS(core_loads), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.loads."                       },
-    {"pin_memory", WITH_KEYWORDS(core_pin),   METH_VARARGS | METH_KEYWORDS, "torch's pin_memory."                         },
-    {"handover",   core_handover,             METH_VARARGS,
-     "handover(dumps, loads, pin_memory, types that are no batch): what they call."                                       },
-    {"feeds",      core_feeds,                METH_O,                       "feeds(queue): the data queue of this worker."},
-    {"serves",     core_serves,               METH_O,
-     "serves(queue or None): this thread pins what it takes from it; its loader is queue._leat."                          },
-    {NULL,         NULL,                      0,                            NULL                                          },
+static PyMethodDef queue_methods[] = {
+    {"dumps",               WITH_KEYWORDS(py_dumps), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.dumps."},
+    {"loads",               WITH_KEYWORDS(py_loads), METH_VARARGS | METH_KEYWORDS, "ForkingPickler.loads."},
+    {"pin_memory",          WITH_KEYWORDS(py_pin),   METH_VARARGS | METH_KEYWORDS, "torch's pin_memory."  },
+    {"set_queue_functions", set_queue_functions,     METH_VARARGS,
+     "set_queue_functions(dumps, loads, pin_memory, types that are no batch): what they call."            },
+    {"set_data_queue",      set_data_queue,          METH_O,
+     "set_data_queue(queue): the data queue of this worker."                                              },
+    {"set_pin_queue",       set_pin_queue,           METH_O,
+     "set_pin_queue(queue or None): this thread pins what it takes from it; its loader is "
+     "queue._leat."                                                                                       },
+    {NULL,                  NULL,                    0,                            NULL                   },
 };
 
-int handover_add(PyObject *module)
+int hook_queue_add(PyObject *module)
 {
     no_arguments = PyTuple_New(0);
     str_leat = PyUnicode_InternFromString("_leat");
@@ -216,5 +216,5 @@ int handover_add(PyObject *module)
     str_task_info = PyUnicode_InternFromString("_task_info");
     if (!no_arguments || !str_leat || !str_qsize || !str_task_info)
         return -1;
-    return PyModule_AddFunctions(module, handover_methods);
+    return PyModule_AddFunctions(module, queue_methods);
 }

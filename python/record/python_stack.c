@@ -10,32 +10,33 @@
 
 enum {
     STATE_BYTES = 512, /* of a thread state; the pointer to the frame is in its first quarter */
-    FRAME_BYTES = 256, /* of a frame; what is looked for is in its first half */
+    FRAME_BYTES = 256, /* of a frame; all offsets are in its first half */
     WORD = sizeof(uintptr_t),
-    MOST_LAYOUTS = 16,
-    /* From a code object to its first instruction: 3.11 to 3.13 have some 200 bytes between. */
-    MOST_BASE = 1024,
-    KNOWN = 3,  /* frames that stack_probe() compares */
-    PROOFS = 64 /* stacks that stack_own() reads carefully before it trusts the layout */
+    MAX_LAYOUTS = 16,
+    /* From a code object to its first instruction: 200 bytes in 3.11 to 3.13. */
+    MAX_BASE = 1024,
+    KNOWN = 3,          /* frames that stack_probe() compares */
+    CHECKED_STACKS = 64 /* stacks that stack_own() reads with peek() before it trusts the layout */
 };
 
-/* One way in which the memory may be laid out; offsets in bytes. */
+/* A possible layout of the memory; offsets in bytes. */
 struct layout {
     int state; /* in the thread state */
-    int hop;   /* in what that leads to, when it is not the frame itself; else -1 */
+    int hop;   /* in the object that it points to, if that is not the frame; else -1 */
     int code, previous, position;
-    int scale; /* of a position that is a number; 0: it is an address, `base` from the code */
+    int scale; /* of a position that is a number; 0: it is an address, `base` after the code object
+                */
     long base;
-    int bytes; /* of a frame that must be read */
+    int bytes; /* of a frame to read */
 };
 
-static struct layout layouts[MOST_LAYOUTS];
+static struct layout layouts[MAX_LAYOUTS];
 static int n_layouts, proven;
 static PyObject *code_type; /* owned */
 static pid_t self;
-static int memory_fd = -1; /* where process_vm_readv is forbidden */
+static int memory_fd = -1; /* used where process_vm_readv is forbidden */
 
-/* Bytes read, which may be fewer at the end of a mapping; 0 when nothing is there. */
+/* The number of bytes read; fewer at the end of a mapping; 0 on failure. */
 static size_t peek(uintptr_t address, void *to, size_t bytes)
 {
     ssize_t n;
@@ -61,7 +62,7 @@ int stack_open(void)
         return 0;
     self = getpid();
     if (memory_fd >= 0)
-        close(memory_fd); /* of the parent */
+        close(memory_fd); /* the parent's */
     memory_fd = -1;
     if (peek((uintptr_t)&probe, &seen, WORD) == WORD && seen == probe)
         return 0;
@@ -86,7 +87,7 @@ static int32_t int_at(const unsigned char *bytes, int offset)
     return number;
 }
 
-/* Where the position is: given three frames of different positions, only one place fits. */
+/* The offset of the position: three frames with different positions leave only one. */
 static int find_position(unsigned char bytes[KNOWN][FRAME_BYTES], const struct stack_frame *known,
                          struct layout *layout)
 {
@@ -95,7 +96,7 @@ static int find_position(unsigned char bytes[KNOWN][FRAME_BYTES], const struct s
         int fits = 1;
         for (int i = 0; i < KNOWN && fits; i++) {
             long here = (long)(word_at(bytes[i], at) - known[i].code) - known[i].position;
-            fits = here > 0 && here < MOST_BASE && (i == 0 || here == base);
+            fits = here > 0 && here < MAX_BASE && (i == 0 || here == base);
             base = here;
         }
         if (fits) {
@@ -125,7 +126,7 @@ static int largest(int a, int b, int c)
     return ab > c ? ab : c;
 }
 
-/* Whether the innermost frame is at an address: then the rest of the layout follows. */
+/* Whether the innermost frame is at an address; this gives the rest of the layout. */
 static int find_frame(uintptr_t address, const struct stack_frame *known, struct layout *layout)
 {
     unsigned char bytes[KNOWN][FRAME_BYTES];
@@ -160,7 +161,7 @@ static void find_layouts(const struct stack_frame *known)
     size_t bytes = peek((uintptr_t)PyThreadState_Get(), state, sizeof state);
     n_layouts = 0;
     for (int hop = -1; hop <= WORD; hop = hop < 0 ? 0 : hop + WORD)
-        for (size_t at = 0; at + WORD <= bytes && n_layouts < MOST_LAYOUTS; at += WORD) {
+        for (size_t at = 0; at + WORD <= bytes && n_layouts < MAX_LAYOUTS; at += WORD) {
             struct layout *layout = &layouts[n_layouts];
             uintptr_t address = word_at(state, (int)at);
             *layout = (struct layout){.state = (int)at, .hop = hop};
@@ -206,7 +207,7 @@ static long attribute(PyObject *thing, const char *name)
     return number;
 }
 
-/* The stack of the calling thread, as Python itself gives it. */
+/* The stack of the calling thread, by Python's own interface. */
 static int walk(struct stack_frame *ret, int most)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
@@ -219,7 +220,7 @@ static int walk(struct stack_frame *ret, int most)
             code_type = (PyObject *)Py_TYPE(code);
             Py_INCREF(code_type);
         }
-        Py_XDECREF(code); /* the frame holds it */
+        Py_XDECREF(code); /* the frame keeps it */
         PyObject *back = PyObject_GetAttrString(frame, "f_back");
         Py_DECREF(frame);
         frame = back;
@@ -229,9 +230,9 @@ static int walk(struct stack_frame *ret, int most)
     return n;
 }
 
-/* Every frame that Python knows must be in the memory's stack, in the same order; between them may
- * be frames that Python hides, where C has called Python. */
-static int agrees(const struct layout *layout, const struct stack_frame *known, int n_known)
+/* Every frame that Python knows must be in the stack read from memory, in the same order. Between
+ * them may be frames that Python hides, where C calls Python. */
+static int is_consistent(const struct layout *layout, const struct stack_frame *known, int n_known)
 {
     struct stack_frame seen[STACK_FRAMES];
     int n = read_by(layout, PyThreadState_Get(), NULL, NULL, seen, STACK_FRAMES), found = 0;
@@ -251,7 +252,7 @@ int stack_probe(int situation)
         find_layouts(known);
     int left = 0;
     for (int i = 0; i < n_layouts; i++)
-        if (agrees(&layouts[i], known, n_known))
+        if (is_consistent(&layouts[i], known, n_known))
             layouts[left++] = layouts[i];
     n_layouts = left;
     proven = situation > 0 && left > 0;
@@ -270,9 +271,9 @@ int stack_read(const void *thread_state, int (*last)(uintptr_t code, void *conte
                                   : 0;
 }
 
-/* As read_by() for the calling thread, whose frames are there as long as the call lasts. */
-static int look_at_own(const struct layout *layout, const unsigned char *state,
-                       struct stack_frame *ret, int most)
+/* As read_by() for the calling thread, whose frames exist during the call. */
+static int walk_own(const struct layout *layout, const unsigned char *state,
+                    struct stack_frame *ret, int most)
 {
     uintptr_t frame = word_at(state, layout->state);
     if (frame && layout->hop >= 0)
@@ -283,7 +284,7 @@ static int look_at_own(const struct layout *layout, const unsigned char *state,
     return n;
 }
 
-/* Whether a stack that was read carefully ends where it must: at its outermost frame. */
+/* Whether a stack read with peek() ends at its outermost frame. */
 static int is_whole(const struct layout *layout, const void *state, int n, int most)
 {
     uintptr_t frame = peek_word((uintptr_t)state + (uintptr_t)layout->state);
@@ -296,30 +297,29 @@ static int is_whole(const struct layout *layout, const void *state, int n, int m
 
 int stack_own(struct stack_frame *ret, int most)
 {
-    static atomic_int proofs; /* -1: a stack was not what it should be; never again */
+    static atomic_int checked; /* -1: a stack did not end as expected; do not try again */
     const void *state = proven ? PyGILState_GetThisThreadState() : NULL;
-    int so_far = atomic_load_explicit(&proofs, memory_order_relaxed);
+    int so_far = atomic_load_explicit(&checked, memory_order_relaxed);
     if (!state || so_far < 0)
         return 0;
-    if (so_far >= PROOFS)
-        return look_at_own(&layouts[0], state, ret, most);
+    if (so_far >= CHECKED_STACKS)
+        return walk_own(&layouts[0], state, ret, most);
     int n = read_by(&layouts[0], state, NULL, NULL, ret, most);
     if (!is_whole(&layouts[0], state, n, most)) {
-        atomic_store(&proofs, -1);
+        atomic_store(&checked, -1);
         return 0;
     }
     if (n > 0)
-        atomic_compare_exchange_strong(&proofs, &so_far, so_far + 1);
+        atomic_compare_exchange_strong(&checked, &so_far, so_far + 1);
     return n;
 }
 
-/* An address that was read from memory may no longer be that of a code. An object that was freed
- * has a link or nothing where its count was; one that has taken its place is of another type.
+/* An address read from memory may no longer be a code object. A freed object has a link or zero in
+ * place of its reference count; an object that reuses the memory has another type.
  *
- * A code of the interpreter's own, such as that of the frame which 3.13 puts between a class that
- * is called and its __init__, may lie in memory that is read-only. The macros of the stable ABI
- * count there all the same, and the training would die of it; the interpreter's functions know
- * better. */
+ * A code object of the interpreter itself, such as that of the frame which 3.13 puts between a
+ * class call and __init__, may be in read-only memory. The macros of the stable ABI change its
+ * reference count and crash; the functions check it. */
 PyObject *stack_code(uintptr_t address)
 {
     uintptr_t head[2];

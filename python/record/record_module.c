@@ -1,8 +1,8 @@
 /* record_module.c: the recorder (include/leat/recorder.h) as a Python module.
  *
- * Arguments, GIL and exceptions; what is recorded and when is decided in the Python files beside
- * it, how it is recorded in src/record. Built against the limited API of Python 3.9, so that one
- * file serves every interpreter a user may bring.
+ * Here are arguments, the GIL and exceptions. The Python files in python/leat decide what is
+ * recorded and when; src/record records it. Built against the limited API of Python 3.9, so that
+ * one file serves every later Python.
  */
 #include "record_module.h"
 
@@ -12,8 +12,9 @@
 
 static __thread struct traced_thread this_thread;
 
-static PyObject *on_first; /* owned; called before a thread's first span of training */
-static PyObject *tick;     /* owned; called at the end of a span when something is due */
+static PyObject *on_first_span; /* owned; called before the first span of training of each thread */
+static PyObject
+    *tick; /* owned; called after a span at `due_ns`, and when leat has stopped recording */
 static PyObject *str_phases;
 static uint64_t due_ns = UINT64_MAX;
 
@@ -22,7 +23,7 @@ struct traced_thread *traced_thread(void)
     return &this_thread;
 }
 
-static PyObject *core_open(PyObject *self, PyObject *unused)
+static PyObject *py_open(PyObject *self, PyObject *unused)
 {
     int result;
     Py_BEGIN_ALLOW_THREADS;
@@ -31,31 +32,31 @@ static PyObject *core_open(PyObject *self, PyObject *unused)
     return PyLong_FromLong(result);
 }
 
-static PyObject *core_close(PyObject *self, PyObject *unused)
+static PyObject *py_close(PyObject *self, PyObject *unused)
 {
-    places_tell();
+    call_sites_report();
     leat_recorder_close();
     Py_RETURN_NONE;
 }
 
-static PyObject *core_recording(PyObject *self, PyObject *unused)
+static PyObject *py_recording(PyObject *self, PyObject *unused)
 {
     return PyBool_FromLong(leat_recording());
 }
 
-static PyObject *core_now_ns(PyObject *self, PyObject *unused)
+static PyObject *py_now_ns(PyObject *self, PyObject *unused)
 {
     return PyLong_FromUnsignedLongLong(leat_now_ns());
 }
 
-static PyObject *core_record(PyObject *self, PyObject *args)
+static PyObject *py_record(PyObject *self, PyObject *args)
 {
     Py_ssize_t count = PyTuple_Size(args);
     if (count < 5 || count > 6) {
         PyErr_SetString(PyExc_TypeError, "record(kind, flags, id, arg, t0[, t1]) takes 5 or 6");
         return NULL;
     }
-    /* The time is taken before anything else, so that the span does not contain the record. */
+    /* first, so that the span does not contain the work below */
     uint64_t t1 = count == 5 ? leat_now_ns() : PyLong_AsUnsignedLongLong(PyTuple_GetItem(args, 5));
     unsigned long kind = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 0));
     unsigned long flags = PyLong_AsUnsignedLong(PyTuple_GetItem(args, 1));
@@ -68,7 +69,7 @@ static PyObject *core_record(PyObject *self, PyObject *args)
         PyErr_Format(PyExc_ValueError, "record: there is no kind %lu", kind);
         return NULL;
     }
-    if (kind != LEAT_REC_NONE) /* the hooks time their own path with a record that says nothing */
+    if (kind != LEAT_REC_NONE) /* used to measure the cost of a hook; not recorded */
         leat_record((enum leat_record_kind)kind, (unsigned)flags, (uint32_t)id, arg, t0, t1);
     return PyBool_FromLong(leat_recording());
 }
@@ -90,16 +91,16 @@ static int span_of(PyObject *value)
 int first_training_span(void)
 {
     this_thread.trains = 1;
-    if (!on_first)
+    if (!on_first_span)
         return 0;
     PyObject *args = PyTuple_New(0);
-    PyObject *result = args ? PyObject_Call(on_first, args, NULL) : NULL;
+    PyObject *result = args ? PyObject_Call(on_first_span, args, NULL) : NULL;
     Py_XDECREF(args);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-int core_begin(struct traced_thread *thread, int span)
+int span_begin(struct traced_thread *thread, int span)
 {
     const uint32_t training = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_ITER | 1u << LEAT_REC_BACKWARD |
                               1u << LEAT_REC_OPTIMIZER;
@@ -118,7 +119,7 @@ int core_begin(struct traced_thread *thread, int span)
     return 1;
 }
 
-void core_end(struct traced_thread *thread, int span, unsigned flags, uint32_t id, uint64_t arg,
+void span_end(struct traced_thread *thread, int span, unsigned flags, uint32_t id, uint64_t arg,
               uint64_t t1)
 {
     if (!(thread->open & 1u << span) || (span == LEAT_REC_OPTIMIZER && --thread->steps > 0))
@@ -131,7 +132,7 @@ void core_end(struct traced_thread *thread, int span, unsigned flags, uint32_t i
         leat_recorder_nest(-1);
 }
 
-void core_drop(struct traced_thread *thread, int span)
+void span_drop(struct traced_thread *thread, int span)
 {
     thread->open &= ~(1u << span);
     if (span == LEAT_REC_OPTIMIZER)
@@ -146,15 +147,15 @@ static void call_tick(void)
     Py_XDECREF(result);
 }
 
-void core_tick(uint64_t now_ns)
+void tick_if_due(uint64_t now_ns)
 {
-    if (places_asked())
-        places_tell();
+    if (call_sites_pending())
+        call_sites_report();
     if (tick && (now_ns >= due_ns || !leat_recording()))
         call_tick();
 }
 
-static PyObject *core_collective(PyObject *self, PyObject *begins)
+static PyObject *py_collective(PyObject *self, PyObject *begins)
 {
     leat_clock_mark(begins == Py_True ? LEAT_CLOCK_COLLECTIVE : LEAT_CLOCK_RESUMED);
     Py_RETURN_NONE;
@@ -163,7 +164,7 @@ static PyObject *core_collective(PyObject *self, PyObject *begins)
 static PyObject *begin(PyObject *self, PyObject *value)
 {
     int span = span_of(value);
-    return span < 0 ? NULL : PyBool_FromLong(core_begin(traced_thread(), span));
+    return span < 0 ? NULL : PyBool_FromLong(span_begin(traced_thread(), span));
 }
 
 static PyObject *end(PyObject *self, PyObject *args)
@@ -174,12 +175,12 @@ static PyObject *end(PyObject *self, PyObject *args)
     unsigned long long arg;
     if (!PyArg_ParseTuple(args, "iIIK", &span, &flags, &id, &arg) || check_span(span) < 0)
         return NULL;
-    core_end(traced_thread(), span, flags, id, arg, t1);
-    core_tick(t1);
+    span_end(traced_thread(), span, flags, id, arg, t1);
+    tick_if_due(t1);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_inside(PyObject *self, PyObject *value)
+static PyObject *py_inside(PyObject *self, PyObject *value)
 {
     int span = span_of(value);
     return span < 0 ? NULL : PyBool_FromLong(this_thread.open >> span & 1);
@@ -190,13 +191,13 @@ static PyObject *drop(PyObject *self, PyObject *value)
     int span = span_of(value);
     if (span < 0)
         return NULL;
-    core_drop(traced_thread(), span);
+    span_drop(traced_thread(), span);
     Py_RETURN_NONE;
 }
 
-/* The begins of this thread's open phase() blocks, the innermost last: a list in the dict that
- * Python keeps for each thread and frees with it. Borrowed; NULL without an exception when there
- * is none. */
+/* The start times of this thread's open phase() blocks, the innermost last: a list in the dict
+ * that Python keeps for each thread and frees with it. Borrowed; NULL without an exception when
+ * there is none. */
 static PyObject *phase_list(void)
 {
     PyObject *dict = PyThreadState_GetDict();
@@ -234,37 +235,37 @@ static PyObject *phase_end(PyObject *self, PyObject *unused)
     return t0_ns;
 }
 
-static PyObject *core_waits(PyObject *self, PyObject *unused)
+static PyObject *py_is_computing(PyObject *self, PyObject *unused)
 {
     uint32_t blocked = 1u << LEAT_REC_FETCH | 1u << LEAT_REC_SYNC;
     return PyBool_FromLong(this_thread.trains && !(this_thread.open & blocked));
 }
 
-static PyObject *core_forget(PyObject *self, PyObject *unused)
+static PyObject *py_after_fork(PyObject *self, PyObject *unused)
 {
     Py_XDECREF(this_thread.pin_queue);
     this_thread = (struct traced_thread){.fetch_loader = LOADER_UNKNOWN};
     if (phase_list())
         PyDict_DelItem(PyThreadState_GetDict(), str_phases);
     PyErr_Clear();
-    making_forget();
-    train_forget();
+    fetcher_after_fork();
+    optimizer_after_fork();
     Py_RETURN_NONE;
 }
 
-static PyObject *core_on_first(PyObject *self, PyObject *callable)
+static PyObject *py_on_first_span(PyObject *self, PyObject *callable)
 {
-    core_keep(&on_first, callable);
+    keep_reference(&on_first_span, callable);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_on_tick(PyObject *self, PyObject *callable)
+static PyObject *py_on_tick(PyObject *self, PyObject *callable)
 {
-    core_keep(&tick, callable);
+    keep_reference(&tick, callable);
     Py_RETURN_NONE;
 }
 
-static PyObject *core_set_due(PyObject *self, PyObject *value)
+static PyObject *py_set_due(PyObject *self, PyObject *value)
 {
     uint64_t ns = PyLong_AsUnsignedLongLong(value);
     if (PyErr_Occurred())
@@ -273,7 +274,7 @@ static PyObject *core_set_due(PyObject *self, PyObject *value)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_nest(PyObject *self, PyObject *change)
+static PyObject *py_nest(PyObject *self, PyObject *change)
 {
     long value = PyLong_AsLong(change);
     if (value == -1 && PyErr_Occurred())
@@ -282,7 +283,7 @@ static PyObject *core_nest(PyObject *self, PyObject *change)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_name(PyObject *self, PyObject *args)
+static PyObject *py_name(PyObject *self, PyObject *args)
 {
     const char *name;
     if (!PyArg_ParseTuple(args, "s", &name))
@@ -290,7 +291,7 @@ static PyObject *core_name(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLong(leat_recorder_name(name));
 }
 
-static PyObject *core_loader(PyObject *self, PyObject *args)
+static PyObject *py_loader(PyObject *self, PyObject *args)
 {
     struct leat_loader_info info = {0};
     const char *dataset, *where;
@@ -315,7 +316,7 @@ static PyObject *core_loader(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLong(leat_recorder_loader(&info));
 }
 
-static PyObject *core_role(PyObject *self, PyObject *args)
+static PyObject *py_role(PyObject *self, PyObject *args)
 {
     int role, worker_id = -1;
     if (!PyArg_ParseTuple(args, "i|i", &role, &worker_id))
@@ -328,7 +329,7 @@ static PyObject *core_role(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_rank(PyObject *self, PyObject *args)
+static PyObject *py_rank(PyObject *self, PyObject *args)
 {
     int rank, local_rank, world_size;
     if (!PyArg_ParseTuple(args, "iii", &rank, &local_rank, &world_size))
@@ -337,7 +338,7 @@ static PyObject *core_rank(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_signals(PyObject *self, PyObject *signals)
+static PyObject *py_signals(PyObject *self, PyObject *signals)
 {
     unsigned long value = PyLong_AsUnsignedLong(signals);
     if (PyErr_Occurred())
@@ -346,7 +347,7 @@ static PyObject *core_signals(PyObject *self, PyObject *signals)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_cost(PyObject *self, PyObject *cost_ns)
+static PyObject *py_cost(PyObject *self, PyObject *cost_ns)
 {
     unsigned long long value = PyLong_AsUnsignedLongLong(cost_ns);
     if (PyErr_Occurred())
@@ -355,7 +356,7 @@ static PyObject *core_cost(PyObject *self, PyObject *cost_ns)
     Py_RETURN_NONE;
 }
 
-static PyObject *core_fact(PyObject *self, PyObject *args)
+static PyObject *py_fact(PyObject *self, PyObject *args)
 {
     const char *key, *value;
     if (!PyArg_ParseTuple(args, "ss", &key, &value))
@@ -364,46 +365,48 @@ static PyObject *core_fact(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef core_methods[] = {
-    {"open",        core_open,       METH_NOARGS,  "open() -> 0, or a negative errno."                       },
-    {"close",       core_close,      METH_NOARGS,  "close(): says goodbye; later records are dropped."       },
-    {"recording",   core_recording,  METH_NOARGS,  "recording() -> bool."                                    },
-    {"now_ns",      core_now_ns,     METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
-    {"record",      core_record,     METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
-    {"begin",       begin,           METH_O,       "begin(kind) -> False if inside such a span already."     },
-    {"end",         end,             METH_VARARGS, "end(kind, flags, id, arg)."                              },
-    {"collective",  core_collective, METH_O,
-     "collective(begins): of this thread, for the GPU's clock."                                              },
-    {"inside",      core_inside,     METH_O,       "inside(kind) -> whether this thread is in such a span."  },
-    {"drop",        drop,            METH_O,       "drop(span): forgets the open span."                      },
-    {"phase_begin", phase_begin,     METH_O,       "phase_begin(t0_ns): of this thread."                     },
-    {"phase_end",   phase_end,       METH_NOARGS,
-     "phase_end() -> t0_ns of the innermost; 0: none is open."                                               },
-    {"waits",       core_waits,      METH_NOARGS,  "waits() -> whether a wait of this thread counts."        },
-    {"forget",      core_forget,     METH_NOARGS,  "forget(): after a fork, in the child."                   },
-    {"on_first",    core_on_first,   METH_O,       "on_first(callable): before a thread's first span."       },
-    {"on_tick",     core_on_tick,    METH_O,       "on_tick(callable): what due() is for."                   },
-    {"due",         core_set_due,    METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
-    {"nest",        core_nest,       METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
-    {"name",        core_name,       METH_VARARGS, "name(text) -> id."                                       },
-    {"loader",      core_loader,     METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
-    {"role",        core_role,       METH_VARARGS, "role(role[, worker_id])."                                },
-    {"rank",        core_rank,       METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
-    {"signals",     core_signals,    METH_O,       "signals(bits): adds to those already set."               },
-    {"cost",        core_cost,       METH_O,       "cost(ns_per_record)."                                    },
-    {"fact",        core_fact,       METH_VARARGS, "fact(key, value)."                                       },
-    {NULL,          NULL,            0,            NULL                                                      },
+static PyMethodDef record_methods[] = {
+    {"open",          py_open,          METH_NOARGS,  "open() -> 0, or a negative errno."                       },
+    {"close",         py_close,         METH_NOARGS,  "close(): a clean end; later records are dropped."        },
+    {"recording",     py_recording,     METH_NOARGS,  "recording() -> bool."                                    },
+    {"now_ns",        py_now_ns,        METH_NOARGS,  "now_ns() -> CLOCK_MONOTONIC in nanoseconds."             },
+    {"record",        py_record,        METH_VARARGS, "record(kind, flags, id, arg, t0[, t1=now]) -> bool."     },
+    {"begin",         begin,            METH_O,       "begin(kind) -> False if inside such a span already."     },
+    {"end",           end,              METH_VARARGS, "end(kind, flags, id, arg)."                              },
+    {"collective",    py_collective,    METH_O,
+     "collective(begins): of this thread, for the GPU's clock."                                                 },
+    {"inside",        py_inside,        METH_O,       "inside(kind) -> whether this thread is in such a span."  },
+    {"drop",          drop,             METH_O,       "drop(span): forgets the open span."                      },
+    {"phase_begin",   phase_begin,      METH_O,       "phase_begin(t0_ns): of this thread."                     },
+    {"phase_end",     phase_end,        METH_NOARGS,
+     "phase_end() -> t0_ns of the innermost; 0: none is open."                                                  },
+    {"is_computing",  py_is_computing,  METH_NOARGS,
+     "is_computing() -> whether a wait of this thread counts."                                                  },
+    {"after_fork",    py_after_fork,    METH_NOARGS,  "after_fork(): after a fork, in the child."               },
+    {"on_first_span", py_on_first_span, METH_O,
+     "on_first_span(callable): before a thread's first span."                                                   },
+    {"on_tick",       py_on_tick,       METH_O,       "on_tick(callable): what due() is for."                   },
+    {"due",           py_set_due,       METH_O,       "due(time_ns): when a span's end is to call on_tick's."   },
+    {"nest",          py_nest,          METH_O,       "nest(+1 or -1): this thread enters or leaves a backward."},
+    {"name",          py_name,          METH_VARARGS, "name(text) -> id."                                       },
+    {"loader",        py_loader,        METH_VARARGS, "loader(the fields of leat_loader_info) -> id."           },
+    {"role",          py_role,          METH_VARARGS, "role(role[, worker_id])."                                },
+    {"rank",          py_rank,          METH_VARARGS, "rank(rank, local_rank, world_size)."                     },
+    {"signals",       py_signals,       METH_O,       "signals(bits): adds to those already set."               },
+    {"cost",          py_cost,          METH_O,       "cost(ns_per_record)."                                    },
+    {"fact",          py_fact,          METH_VARARGS, "fact(key, value)."                                       },
+    {NULL,            NULL,             0,            NULL                                                      },
 };
 
-static struct PyModuleDef core_module = {
+static struct PyModuleDef record_module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_record",
     .m_doc = "leat's recorder; see include/leat/recorder.h.",
     .m_size = -1,
-    .m_methods = core_methods,
+    .m_methods = record_methods,
 };
 
-/* Kinds by their name in recorder.h's list, the rest with a prefix that says what they are. */
+/* Kinds have the names of recorder.h's list; the others have a prefix. */
 static int add_constants(PyObject *module)
 {
     int bad = PyModule_AddStringConstant(module, "VERSION", LEAT_VERSION);
@@ -443,15 +446,16 @@ static int add_constants(PyObject *module)
     return bad;
 }
 
-PyMODINIT_FUNC PyInit__record(void); /* called by its name only */
+PyMODINIT_FUNC PyInit__record(void); /* found by its name */
 
 PyMODINIT_FUNC PyInit__record(void)
 {
-    PyObject *module = PyModule_Create(&core_module);
+    PyObject *module = PyModule_Create(&record_module);
     str_phases = PyUnicode_InternFromString("leat.phases");
-    if (module && (!str_phases || add_constants(module) < 0 || making_add(module) < 0 ||
-                   handover_add(module) < 0 || next_add(module) < 0 || train_add(module) < 0 ||
-                   sampler_add(module) < 0 || places_add(module) < 0)) {
+    if (module && (!str_phases || add_constants(module) < 0 || hook_fetcher_add(module) < 0 ||
+                   hook_queue_add(module) < 0 || hook_next_add(module) < 0 ||
+                   hook_optimizer_add(module) < 0 || line_profiler_add(module) < 0 ||
+                   cuda_call_sites_add(module) < 0)) {
         Py_DECREF(module);
         module = NULL;
     }

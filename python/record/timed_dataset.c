@@ -1,8 +1,7 @@
-/* timed_dataset.c: the stand-in for a dataset and a collate function; see hook_fetcher.c.
+/* timed_dataset.c: a proxy of a dataset and of a collate function; see hook_fetcher.c.
  *
- * One object plays both parts, as the time of a batch is one: dataset[i], or next() of the
- * dataset's iterator, is a sample, and a call is the collate. Everything else is passed to the
- * dataset.
+ * One object is both. dataset[i], or next() of the dataset's iterator, makes a sample; a call of
+ * the object is the collate. All other attributes are the dataset's.
  */
 #include "timed_dataset.h"
 
@@ -34,8 +33,8 @@ static void timed_dealloc(struct timed *t)
     Py_DECREF(type);
 }
 
-/* A stand-in that the garbage collector has emptied is out of use; this is for the impossible. */
-static PyObject *emptied(void)
+/* The garbage collector has cleared this proxy; no one should use it then. */
+static PyObject *cleared(void)
 {
     PyErr_SetString(PyExc_RuntimeError, "leat: the fetcher is gone");
     return NULL;
@@ -50,7 +49,7 @@ static void add_kept(struct timed *t)
 static void keep(struct timed *t, uint64_t ns)
 {
     t->kept_ns[t->kept++] = ns;
-    if (t->kept == TIMED_KEPT)
+    if (t->kept == KEPT_TIMES)
         add_kept(t);
 }
 
@@ -61,9 +60,9 @@ static PyObject *sample_ends(struct timed *t, PyObject *sample)
         keep(t, now - t->last_ns);
         t->last_ns = now;
         t->timed++;
-        if (now - t->begin_ns >= LONG_BATCH_NS) { /* its end may be far */
+        if (now - t->begin_ns >= LONG_BATCH_NS) { /* the batch may take much longer */
             add_kept(t);
-            sampler_hear(now - t->begin_ns, 0);
+            profiler_batch_time(now - t->begin_ns, 0);
         }
     }
     return sample;
@@ -71,17 +70,17 @@ static PyObject *sample_ends(struct timed *t, PyObject *sample)
 
 static PyObject *timed_subscript(struct timed *t, PyObject *key)
 {
-    return t->data ? sample_ends(t, PyObject_GetItem(t->data, key)) : emptied();
+    return t->data ? sample_ends(t, PyObject_GetItem(t->data, key)) : cleared();
 }
 
 static PyObject *timed_next(struct timed *t)
 {
-    return t->data ? sample_ends(t, PyIter_Next(t->data)) : emptied();
+    return t->data ? sample_ends(t, PyIter_Next(t->data)) : cleared();
 }
 
 static Py_ssize_t timed_length(struct timed *t)
 {
-    return t->data ? PyObject_Size(t->data) : (emptied(), -1);
+    return t->data ? PyObject_Size(t->data) : (cleared(), -1);
 }
 
 static PyObject *timed_iter(PyObject *self)
@@ -93,14 +92,14 @@ static PyObject *timed_iter(PyObject *self)
 static PyObject *timed_getattr(struct timed *t, PyObject *name)
 {
     if (!t->data)
-        return emptied();
+        return cleared();
     PyObject *value = PyObject_GetAttr(t->data, name);
     if (value && (name == str_getitems || PyUnicode_Compare(name, str_getitems) == 0))
         t->whole = 1;
     return value;
 }
 
-/* The samples of a batch that came as a whole; by their mean, as no single one was seen. */
+/* The samples of a batch made at once are counted with their mean. */
 static void count_whole(struct timed *t, uint64_t ns)
 {
     uint64_t mean = t->samples > 0 ? ns / (uint64_t)t->samples : 0;
@@ -125,13 +124,13 @@ static void fetch_ends(struct timed *t, PyObject *args)
 static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
 {
     if (!t->collate)
-        return emptied();
+        return cleared();
     struct traced_thread *thread = traced_thread();
-    if (!t->open || t->samples >= 0 || !thread->in_fetcher) /* not torch's one call, or not heard */
+    if (!t->open || t->samples >= 0 || !thread->in_fetcher) /* not the call by the timed fetch */
         return PyObject_Call(t->collate, args, kwargs);
     fetch_ends(t, args);
     thread->batch_samples = t->trusted ? t->samples : 0;
-    making_mark(thread, MAKING_COLLATE, t->loader);
+    set_current_work(thread, WORK_COLLATE, t->loader);
     PyObject *batch = PyObject_Call(t->collate, args, kwargs);
     t->end_ns = leat_now_ns();
     if (batch)
@@ -140,17 +139,17 @@ static PyObject *timed_call(struct timed *t, PyObject *args, PyObject *kwargs)
 }
 
 static PyType_Slot timed_slots[] = {
-    {Py_tp_dealloc,   timed_dealloc             },
-    {Py_tp_traverse,  timed_traverse            },
-    {Py_tp_clear,     timed_clear               },
-    {Py_tp_call,      timed_call                },
-    {Py_tp_getattro,  timed_getattr             },
-    {Py_tp_iter,      timed_iter                },
-    {Py_tp_iternext,  timed_next                },
-    {Py_mp_subscript, timed_subscript           },
-    {Py_mp_length,    timed_length              },
-    {Py_tp_doc,       "Stands in for a dataset."},
-    {0,               NULL                      },
+    {Py_tp_dealloc,   timed_dealloc                           },
+    {Py_tp_traverse,  timed_traverse                          },
+    {Py_tp_clear,     timed_clear                             },
+    {Py_tp_call,      timed_call                              },
+    {Py_tp_getattro,  timed_getattr                           },
+    {Py_tp_iter,      timed_iter                              },
+    {Py_tp_iternext,  timed_next                              },
+    {Py_mp_subscript, timed_subscript                         },
+    {Py_mp_length,    timed_length                            },
+    {Py_tp_doc,       "A proxy of a dataset that measures it."},
+    {0,               NULL                                    },
 };
 
 static PyType_Spec timed_spec = {

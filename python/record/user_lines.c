@@ -1,8 +1,8 @@
 /* user_lines.c: see user_lines.h.
  *
- * A stack is a list of codes, known by their addresses, with the position in each. Whoever reads it
- * knows nothing else of them. So a code that is new is described by Python, once, when the maker of
- * batches has time for it; stacks with such a code wait until then. Later stacks are added at once.
+ * A stack sample is a list of addresses of code objects, with the position in each. Python
+ * describes each new code object once, between two batches. Stacks that contain an undescribed one
+ * wait until then; later ones are added at once.
  */
 #include "user_lines.h"
 
@@ -11,25 +11,25 @@
 #include <string.h>
 
 enum {
-    MOST_CODES = 4096, /* a power of two; a dataset with its libraries has some hundred */
-    /* Different stacks that wait for codes to be described. They are made in one batch, the first,
-     * at a hundred a second; a page is taken only when it is needed. */
-    MOST_WAITING = 256,
-    /* Of the 512 lines that the recorder has room for: the rest is kept for lines of the user. */
-    MOST_LIBRARY_LINES = 384
+    MAX_CODES = 4096, /* a power of two; a dataset and its libraries have some hundred */
+    /* Different stacks that wait for descriptions. They come from one batch, the first, at a
+     * hundred a second. A page of this memory is used only when it is needed. */
+    MAX_WAITING = 256,
+    /* Of the recorder's 512 lines: the others are for the user's lines. */
+    MAX_LIBRARY_LINES = 384
 };
 
 /* As in profile/lines.py. */
 enum code_kind { USER, INLINE, LIBRARY, DECODE, FETCHER, LOADER, HOOK };
 
-struct code { /* never freed; holds a reference to the code object */
+struct code { /* never freed; owns a reference to the code object, so the address stays valid */
     uintptr_t address;
     enum code_kind kind;
     const char *file, *function;
     int n;
     struct {
         int position, line, decodes;
-        int reported; /* as a library's line; under the lock */
+        int reported; /* as a library line; under the lock */
     } starts[];
 };
 
@@ -38,24 +38,24 @@ struct lines {
     pthread_mutex_t lock;
     /* Under the lock. */
     int n_codes, n_waiting, n_library_lines;
-    struct code *codes[MOST_CODES]; /* by address, open addressing */
-    struct stack waiting[MOST_WAITING];
+    struct code *codes[MAX_CODES]; /* by address, open addressing */
+    struct stack_sample waiting[MAX_WAITING];
 };
 
-/* With the lock. NULL: not known yet. */
+/* With the lock. NULL: not described. */
 static struct code *find_code(struct lines *l, uintptr_t address)
 {
-    unsigned at = (unsigned)(address >> 4) * 2654435761u % MOST_CODES;
+    unsigned at = (unsigned)(address >> 4) * 2654435761u % MAX_CODES;
     while (l->codes[at] && l->codes[at]->address != address)
-        at = (at + 1) % MOST_CODES;
+        at = (at + 1) % MAX_CODES;
     return l->codes[at];
 }
 
 static void add_code(struct lines *l, struct code *code)
 {
-    unsigned at = (unsigned)(code->address >> 4) * 2654435761u % MOST_CODES;
+    unsigned at = (unsigned)(code->address >> 4) * 2654435761u % MAX_CODES;
     while (l->codes[at])
-        at = (at + 1) % MOST_CODES;
+        at = (at + 1) % MAX_CODES;
     l->codes[at] = code;
     l->n_codes++;
 }
@@ -68,22 +68,22 @@ static int start_of(const struct code *code, int position)
     return i;
 }
 
-/* A frame of a stack, with what is known of its code. */
-struct place {
+/* A frame of a stack, with the description of its code. */
+struct code_line {
     const struct code *code;
-    int start; /* which of the code's */
+    int start; /* index into starts */
 };
 
-static int line_of(struct place at)
+static int line_of(struct code_line at)
 {
     return at.code->n ? at.code->starts[at.start].line : 0;
 }
 
-/* With the lock. The i-th frame of a stack; code is NULL when it is to be passed over. */
-static struct place place_of(struct lines *l, const struct stack *stack, int i)
+/* With the lock. The i-th frame of a stack; code is NULL if the frame is to be ignored. */
+static struct code_line frame_line(struct lines *l, const struct stack_sample *stack, int i)
 {
     const struct stack_frame *frame = &stack->frames[i];
-    struct place at = {frame->code ? find_code(l, frame->code) : NULL, 0};
+    struct code_line at = {frame->code ? find_code(l, frame->code) : NULL, 0};
     if (at.code && at.code->kind == HOOK)
         at.code = NULL;
     if (at.code)
@@ -91,7 +91,7 @@ static struct place place_of(struct lines *l, const struct stack *stack, int i)
     return at;
 }
 
-static int add_line(const struct stack *stack, struct place at, int below, int decodes)
+static int add_line(const struct stack_sample *stack, struct code_line at, int below, int decodes)
 {
     struct leat_line line = {.loader = stack->loader,
                              .part = stack->part,
@@ -107,39 +107,39 @@ static int add_line(const struct stack *stack, struct place at, int below, int d
     return leat_recorder_line(&line);
 }
 
-/* A library has many lines that are seen once. They must not take the room of what matters. */
-static int may_report(struct lines *l, struct place at)
+/* Libraries have many lines that are seen once. They must not fill the table. */
+static int library_line_fits(struct lines *l, struct code_line at)
 {
     struct code *code = find_code(l, at.code->address);
     if (!code->n)
         return 0;
-    if (!code->starts[at.start].reported && l->n_library_lines < MOST_LIBRARY_LINES) {
+    if (!code->starts[at.start].reported && l->n_library_lines < MAX_LIBRARY_LINES) {
         code->starts[at.start].reported = 1;
         l->n_library_lines++;
     }
     return code->starts[at.start].reported;
 }
 
-/* Where a stack is whose codes are all known: its innermost line and that of the user. */
-struct places {
-    struct place inner, user; /* code is NULL: there is none */
+/* The innermost line of a stack, and the innermost of the user's. */
+struct stack_lines {
+    struct code_line inner, user; /* code is NULL: none */
     int decodes;
 };
 
-/* With the lock. What is above the fetcher, and the iterator that asks it, is not the making of a
+/* With the lock. Frames above the fetcher, and the iterator that calls it, are not part of making a
  * batch. */
-static struct places find_places(struct lines *l, const struct stack *stack)
+static struct stack_lines find_stack_lines(struct lines *l, const struct stack_sample *stack)
 {
-    struct place inner = {0}, user = {0};
+    struct code_line inner = {0}, user = {0};
     int decodes = 0;
     for (int i = 0; i < stack->n; i++) {
-        struct place at = place_of(l, stack, i);
+        struct code_line at = frame_line(l, stack, i);
         if (!at.code)
             continue;
         enum code_kind kind = at.code->kind;
         if (kind == LOADER || (inner.code && kind == FETCHER))
             break;
-        /* A comprehension belongs to its line, as long as that is what called it. */
+        /* A comprehension belongs to its line, if that line calls it. */
         if (user.code && (kind > INLINE || line_of(at) != line_of(user) ||
                           strcmp(at.code->file, user.code->file) != 0))
             break;
@@ -153,23 +153,24 @@ static struct places find_places(struct lines *l, const struct stack *stack)
         if (kind == USER || kind == FETCHER)
             break;
     }
-    return (struct places){inner, user, decodes};
+    return (struct stack_lines){inner, user, decodes};
 }
 
-/* With the lock. Adds a stack to its user's line, and to the innermost line where that is one of a
- * library below it. */
-static void add_stack(struct lines *l, const struct stack *stack)
+/* With the lock. Adds a stack to the user's line, and to the innermost line if that is a library's
+ * below it. */
+static void add_stack(struct lines *l, const struct stack_sample *stack)
 {
-    struct places at = find_places(l, stack);
+    struct stack_lines at = find_stack_lines(l, stack);
     if (!at.inner.code)
         return;
     int slot = at.user.code ? add_line(stack, at.user, -1, at.decodes) : -1;
-    if (at.inner.code->kind > INLINE && (!at.user.code || (slot >= 0 && may_report(l, at.inner))))
+    if (at.inner.code->kind > INLINE &&
+        (!at.user.code || (slot >= 0 && library_line_fits(l, at.inner))))
         add_line(stack, at.inner, slot, at.decodes);
 }
 
-/* With the lock. Whether nothing has to be asked for this stack. */
-static int is_known(struct lines *l, const struct stack *stack)
+/* With the lock. Whether all code objects of a stack are described. */
+static int is_known(struct lines *l, const struct stack_sample *stack)
 {
     for (int i = 0; i < stack->n; i++)
         if (stack->frames[i].code && !find_code(l, stack->frames[i].code))
@@ -177,32 +178,32 @@ static int is_known(struct lines *l, const struct stack *stack)
     return 1;
 }
 
-static int same_stack(const struct stack *a, const struct stack *b)
+static int same_stack(const struct stack_sample *a, const struct stack_sample *b)
 {
     return a->n == b->n && a->part == b->part && a->loader == b->loader &&
            memcmp(a->frames, b->frames, (size_t)a->n * sizeof *a->frames) == 0;
 }
 
-/* With the lock. A stack for which there is no room is as good as the next one like the others:
- * its time goes to the last that waits. */
-static void keep_waiting(struct lines *l, const struct stack *stack)
+/* With the lock. Keeps a stack until its code objects are described. If the list is full, its time
+ * is added to the last one of the list. */
+static void keep_waiting(struct lines *l, const struct stack_sample *stack)
 {
     int i = 0;
     while (i < l->n_waiting && !same_stack(&l->waiting[i], stack))
         i++;
-    if (i == l->n_waiting && i < MOST_WAITING) {
+    if (i == l->n_waiting && i < MAX_WAITING) {
         l->waiting[i] = *stack;
         l->n_waiting++;
         return;
     }
-    if (i == MOST_WAITING)
+    if (i == MAX_WAITING)
         i--;
-    for (int k = 0; k < DOINGS; k++)
+    for (int k = 0; k < THREAD_STATES; k++)
         l->waiting[i].ns[k] += stack->ns[k];
 }
 
-/* With the lock. Adds what waited for codes that are known now. */
-static void settle(struct lines *l)
+/* With the lock. Adds the waiting stacks whose code objects are described now. */
+static void add_known_stacks(struct lines *l)
 {
     int left = 0;
     for (int i = 0; i < l->n_waiting; i++) {
@@ -214,7 +215,7 @@ static void settle(struct lines *l)
     l->n_waiting = left;
 }
 
-/* The answer of describe() about a code, which it takes over. */
+/* From the answer of describe(), for a code object whose reference it takes. */
 static struct code *make_code(PyObject *object, PyObject *answer)
 {
     int kind;
@@ -241,8 +242,9 @@ static struct code *make_code(PyObject *object, PyObject *answer)
     return code;
 }
 
-/* With the lock. A frame that led nowhere, or that there is no room for, is passed over. */
-static void pass_over(struct lines *l, uintptr_t address)
+/* With the lock. A frame without a code object, or without space for its description, is ignored.
+ */
+static void ignore_code(struct lines *l, uintptr_t address)
 {
     for (int i = 0; i < l->n_waiting; i++)
         for (int k = 0; k < l->waiting[i].n; k++)
@@ -250,25 +252,25 @@ static void pass_over(struct lines *l, uintptr_t address)
                 l->waiting[i].frames[k].code = 0;
 }
 
-/* With the GIL, without the lock: describe() is Python, and may let other threads run. */
-static void learn(struct lines *l, uintptr_t address)
+/* With the GIL, without the lock: describe() is Python code, and may switch to other threads. */
+static void describe_code(struct lines *l, uintptr_t address)
 {
-    PyObject *object = l->n_codes < MOST_CODES / 2 ? stack_code(address) : NULL;
+    PyObject *object = l->n_codes < MAX_CODES / 2 ? stack_code(address) : NULL;
     PyObject *answer = object ? PyObject_CallFunctionObjArgs(l->describe, object, NULL) : NULL;
     struct code *code = make_code(object, answer);
     PyErr_Clear();
     Py_XDECREF(answer);
     pthread_mutex_lock(&l->lock);
     if (code && code->file && code->function && !find_code(l, address))
-        add_code(l, code); /* with the reference to the object: its address is its name */
+        add_code(l, code); /* owns the reference to the object from here on */
     else {
-        pass_over(l, address);
+        ignore_code(l, address);
         Py_DecRef(object); /* takes NULL */
     }
     pthread_mutex_unlock(&l->lock);
 }
 
-/* With the lock. The next code to be described, or 0. */
+/* With the lock. The next code object to describe, or 0. */
 static uintptr_t find_unknown(struct lines *l)
 {
     for (int i = 0; i < l->n_waiting; i++)
@@ -280,26 +282,25 @@ static uintptr_t find_unknown(struct lines *l)
     return 0;
 }
 
-void lines_answer(struct lines *l)
+void lines_describe_codes(struct lines *l)
 {
     PyObject *type, *value, *trace;
     uintptr_t address;
-    PyErr_Fetch(&type, &value, &trace); /* of the user's dataset, perhaps */
+    PyErr_Fetch(&type, &value, &trace); /* may be of the user's dataset */
     pthread_mutex_lock(&l->lock);
     while ((address = find_unknown(l))) {
         pthread_mutex_unlock(&l->lock);
-        learn(l, address);
+        describe_code(l, address);
         pthread_mutex_lock(&l->lock);
     }
-    settle(l);
+    add_known_stacks(l);
     pthread_mutex_unlock(&l->lock);
     PyErr_Restore(type, value, trace);
 }
 
-int lines_find(struct lines *l, const struct stack_frame *frames, int n,
-               struct lines_place *ret_place)
+int lines_find(struct lines *l, const struct stack_frame *frames, int n, struct call_site *ret_site)
 {
-    struct stack stack = {.n = n < STACK_FRAMES ? n : STACK_FRAMES};
+    struct stack_sample stack = {.n = n < STACK_FRAMES ? n : STACK_FRAMES};
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     memcpy(stack.frames, frames, (size_t)stack.n * sizeof *frames);
@@ -308,16 +309,16 @@ int lines_find(struct lines *l, const struct stack_frame *frames, int n,
         int known = !stack.frames[i].code || find_code(l, stack.frames[i].code);
         pthread_mutex_unlock(&l->lock);
         if (!known)
-            learn(l, stack.frames[i].code);
+            describe_code(l, stack.frames[i].code);
     }
     pthread_mutex_lock(&l->lock);
-    struct places at = find_places(l, &stack);
+    struct stack_lines at = find_stack_lines(l, &stack);
     pthread_mutex_unlock(&l->lock);
     PyErr_Restore(type, value, trace);
-    struct place place = at.user.code ? at.user : at.inner;
-    if (!place.code)
+    struct code_line found = at.user.code ? at.user : at.inner;
+    if (!found.code)
         return 0;
-    *ret_place = (struct lines_place){place.code->file, place.code->function, line_of(place)};
+    *ret_site = (struct call_site){found.code->file, found.code->function, line_of(found)};
     return 1;
 }
 
@@ -330,7 +331,7 @@ int lines_is_last(uintptr_t address, void *lines)
     return code && (code->kind == USER || code->kind == FETCHER || code->kind == LOADER);
 }
 
-int lines_add(struct lines *l, const struct stack *stack)
+int lines_add(struct lines *l, const struct stack_sample *stack)
 {
     pthread_mutex_lock(&l->lock);
     int known = is_known(l, stack);
@@ -347,7 +348,7 @@ struct lines *lines_new(PyObject *describe)
     struct lines *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    core_keep(&l->describe, describe);
+    keep_reference(&l->describe, describe);
     pthread_mutex_init(&l->lock, NULL);
     return l;
 }

@@ -454,17 +454,17 @@ def mark(part):
 class Looks(Dataset):
     def __len__(self): return 4
     def __getitem__(self, i):
-        assert _record.made_now() == mark(SAMPLE)
+        assert _record.current_work() == mark(SAMPLE)
         return i
 def collate(items):
-    assert _record.made_now() == mark(COLLATE)
+    assert _record.current_work() == mark(COLLATE)
     return items
 for workers in 0, 2:
     for batch in DataLoader(Looks(), batch_size=2, num_workers=workers, collate_fn=collate):
-        assert _record.made_now()[0] == -1
-    assert _record.made_now()[0] == -1
-""".replace("mark(SAMPLE)", "mark(SAMPLE)[:3] + (_record.made_now()[3],)").replace(
-            "mark(COLLATE)", "mark(COLLATE)[:3] + (_record.made_now()[3],)"
+        assert _record.current_work()[0] == -1
+    assert _record.current_work()[0] == -1
+""".replace("mark(SAMPLE)", "mark(SAMPLE)[:3] + (_record.current_work()[3],)").replace(
+            "mark(COLLATE)", "mark(COLLATE)[:3] + (_record.current_work()[3],)"
         )
     )
     assert run.stderr == ""

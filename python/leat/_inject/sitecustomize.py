@@ -1,13 +1,13 @@
-"""How leat gets into a Python process: `leat run` puts this folder first on PYTHONPATH.
+"""Loads leat into a Python process: `leat run` puts this folder first on PYTHONPATH.
 
-Every Python of the run imports this at start-up, so it does next to nothing: it takes its folder
-out of sys.path, waits for torch to be imported, and hands over to the sitecustomize that would have
-been found without it. Child processes inherit PYTHONPATH and start the same way.
+Every Python of the run imports this module at start-up. It removes its folder from sys.path,
+watches for the import of torch, and runs the sitecustomize that Python would have found without it.
+Child processes inherit PYTHONPATH.
 
-It changes no import. A finder in sys.meta_path asks the others for the module and lets the loader
-they found run as it is, with a call of ours after it; the module, its spec and its loader are the
-originals. The name `leat` is answered from the folder this file came from, so that a script can
-import it in an interpreter that has none installed.
+Imports are not changed. A finder in sys.meta_path asks the other finders for a module and adds a
+call of leat's after the module has been executed; the module, its spec and its loader are the
+originals. The finder answers only for the name `leat`, with the folder of this file, so that a
+script can import leat in an interpreter where it is not installed.
 """
 
 import sys
@@ -38,7 +38,7 @@ def _same(entry, folder):
 
 
 class _Finder:
-    """Notices that the modules in `watched` have been imported."""
+    """Calls leat when the modules in `watched` have been imported."""
 
     def __init__(self, package, hooks="leat.hooks.install"):
         self.package = package
@@ -83,7 +83,7 @@ class _Finder:
             return None
 
     def watch(self, name, spec):
-        """The loader's exec_module is covered for one call, then uncovered again."""
+        """Replaces the exec_module of the loader for one call."""
         try:
             loader = spec.loader
             run = loader.exec_module
@@ -102,7 +102,7 @@ class _Finder:
     def imported(self, name, module):
         try:
             hook = self.watched.pop(name, None)
-            if len(self.watched) == 1:  # only leat itself: needed as long as scripts may ask for it
+            if len(self.watched) == 1:  # only `leat` is left
                 self.leave()
             if hook:
                 from importlib import import_module
@@ -112,7 +112,7 @@ class _Finder:
             pass
 
     def leave(self):
-        """All is seen. `leat` is in sys.modules by now, or will be in a moment."""
+        """Removes this finder. `leat` is in sys.modules now, or will be in a moment."""
         import leat  # noqa: F401
 
         if self in sys.meta_path:
@@ -120,8 +120,8 @@ class _Finder:
 
 
 def _chain():
-    """Runs the sitecustomize that this one hides. Its errors are its own, and are reported as they
-    would be without leat; when there is none, that is said in the way site.py expects."""
+    """Runs the sitecustomize that this one hides. Its errors are reported as without leat; if there
+    is none, site.py expects the ImportError below."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 

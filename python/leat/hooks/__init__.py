@@ -1,1 +1,1 @@
-"""What records a training from inside its process: patches of torch, and the spans they record."""
+"""Records a training from inside its process, by hooks in torch."""

@@ -1,7 +1,7 @@
-"""Copies to the device, waiting for it, and its memory.
+"""Copies to the GPU, waits for it, and its memory.
 
-Nothing here happens before CUDA itself is initialised by the script: torch calls us then, through
-the list of things it does at that moment. On a machine without CUDA no method is wrapped at all.
+Nothing here is installed before the script initialises CUDA: torch then calls the functions of its
+lazy-call list. On a machine without CUDA no method is wrapped.
 """
 
 from leat import _record
@@ -18,8 +18,8 @@ MEMORY = _record.MEMORY
 
 MEMORY_PERIOD_NS = 200_000_000
 
-# Of the allocator: what tensors take, what it has of the device, and what of that is free but lies in
-# pieces, between tensors.
+# Of the allocator: memory of tensors, memory reserved on the device, and the reserved memory that
+# is free but split between tensors.
 FIGURES = (
     ("allocated_bytes", 0),
     ("reserved_bytes", _record.FLAG_RESERVED),
@@ -46,7 +46,7 @@ def _make_copy(compiling):
 
 
 def _make_read(name, compiling):
-    """Reading a value back waits for the device; on a CPU tensor it is nothing."""
+    """Reads a value back, which waits for the GPU; nothing for a CPU tensor."""
 
     def make(original):
         sync = make_sync(name, compiling)(original)
@@ -67,7 +67,7 @@ def _uuid(torch, device):
 
 
 class Memory:
-    """The allocator's figures of the current device, a few times a second."""
+    """Records the figures of the allocator of the current device, a few times a second."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -75,7 +75,7 @@ class Memory:
 
     def __call__(self):
         _record.due(now() + MEMORY_PERIOD_NS)
-        _record.tell_places()
+        _record.report_call_sites()
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return
@@ -84,7 +84,7 @@ class Memory:
             self.devices[device] = _uuid(self.torch, device)
             process.fact("devices", ",".join(filter(None, self.devices.values())))
         stats = cuda.memory_stats_as_nested_dict(device)
-        t = now()  # one moment, one row
+        t = now()  # one time, so one row
         for key, flag in FIGURES:
             value = stats.get(key, {}).get("all", {}).get("current", 0)
             record(MEMORY, flag, device, value, t, t)
@@ -93,20 +93,20 @@ class Memory:
 
 def install(torch, tick):
     if _record.has_probe() and not (
-        lines.can_read_stacks() and _record.watch_places(lines.describe)
+        lines.can_read_stacks() and _record.watch_call_sites(lines.describe)
     ):
         patch.missing("lines of CUDA")
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         return
 
-    def arrived():
+    def cuda_initialised():
         try:
             _install_now(torch, tick)
         except Exception:
             patch.missing("cuda")
 
     try:
-        torch.cuda._lazy_call(arrived)
+        torch.cuda._lazy_call(cuda_initialised)
     except Exception:
         patch.missing("cuda")
 

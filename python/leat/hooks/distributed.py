@@ -1,10 +1,10 @@
-"""Blocked on others: collectives, other threads of the process, and who this rank is.
+"""Waits for other ranks and other threads, and the rank of this process.
 
-DistributedDataParallel reduces gradients from C++ inside the backward, and waits for the other ranks
-in a callback that autograd calls at the end of it. A callback of leat's, which is called before that
-one, tells when this rank's own gradients were there. It is asked for when the gradient of the model's
-output is: that is inside of the backward, and before any parameter has its gradient. The collectives
-that a script calls itself are seen as calls.
+DistributedDataParallel reduces gradients from C++ inside the backward, and waits for the other
+ranks in a callback that autograd calls at its end. leat adds a callback that runs before that one:
+then this rank's own gradients are complete. The callback is added when the gradient of the model's
+output is computed: inside the backward, before any parameter has its gradient. Collectives that the
+script calls itself are recorded as calls.
 """
 
 import os
@@ -20,13 +20,13 @@ record = _record.record
 collective = _record.collective
 end = _record.end
 inside = _record.inside
-waits = _record.waits
+waits = _record.is_computing
 ERROR = _record.FLAG_ERROR
 FETCH = _record.FETCH
 SYNC = _record.SYNC
 WAIT = _record.WAIT
 
-# A wait below this is the price of taking a lock, not waiting.
+# A shorter wait is the cost of taking a lock.
 WAIT_FLOOR_NS = 20_000
 
 COLLECTIVES = (
@@ -53,7 +53,8 @@ COLLECTIVES = (
 
 
 def make_sync(name, compiling, mark=lambda begins: None):
-    """A call that may block: a SYNC span, the outermost one only. `mark` is told of it."""
+    """A call that may block: a SYNC span, the outermost only. `mark` is called at its begin and
+    end."""
 
     def make(original):
         def sync(*args, **kwargs):
@@ -76,13 +77,13 @@ def make_sync(name, compiling, mark=lambda begins: None):
     return make
 
 
-MOST_LOOKED_AT = 100  # values of an output: a tensor is among the first
+MAX_VALUES = 100  # of an output; a tensor is among the first
 
 
 def _first_with_gradient(torch, output):
-    """The first tensor of a model's output that will be given a gradient; None: there is none."""
+    """The first tensor of a model's output that requires a gradient, or None."""
     waiting = [output]
-    for _ in range(MOST_LOOKED_AT):
+    for _ in range(MAX_VALUES):
         if not waiting:
             break
         value = waiting.pop()
@@ -90,23 +91,23 @@ def _first_with_gradient(torch, output):
             if value.requires_grad:
                 return value
         elif isinstance(value, dict):
-            waiting.extend(reversed(list(value.values())[:MOST_LOOKED_AT]))
+            waiting.extend(reversed(list(value.values())[:MAX_VALUES]))
         elif isinstance(value, (list, tuple)):
-            waiting.extend(reversed(value[:MOST_LOOKED_AT]))
+            waiting.extend(reversed(value[:MAX_VALUES]))
     return None
 
 
 def make_parallel_forward(torch, compiling):
     queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
-    def gradient_comes(gradient):
+    def add_callback(gradient):
         try:
-            queue_callback(_record.reduces)
-        except Exception:  # the user's backward goes on
+            queue_callback(_record.gradients_ready)
+        except Exception:  # the user's backward continues
             patch.missing("DistributedDataParallel: callback")
 
-    # Who saves an output is not warned of a hook that is not theirs.
-    gradient_comes.__torch_unserializable__ = True
+    # Otherwise torch warns of the hook when the script saves an output.
+    add_callback.__torch_unserializable__ = True
 
     def make(original):
         def _post_forward(self, *args, **kwargs):
@@ -115,7 +116,7 @@ def make_parallel_forward(torch, compiling):
                 try:
                     tensor = _first_with_gradient(torch, output)
                     if tensor is not None:
-                        tensor.register_hook(gradient_comes)
+                        tensor.register_hook(add_callback)
                 except Exception:
                     patch.missing("DistributedDataParallel: output")
             return output
@@ -184,5 +185,5 @@ def install(torch):
     make = make_parallel_forward(torch, compiling)
     patch.patch(parallel, "_post_forward", make, "DistributedDataParallel")
     work = getattr(dist, "Work", None)
-    if work is not None:  # a C type: where it cannot be changed, handles are not seen
+    if work is not None:  # a C type: if it cannot be changed, waits on handles are not recorded
         patch.patch(work, "wait", make_sync("wait", compiling, collective), "Work.wait")

@@ -1,10 +1,10 @@
-"""torch.compile: the compilations themselves, and the optimizer steps that became part of a graph.
+"""torch.compile: compilations, and optimizer steps that are part of a compiled graph.
 
-Inside a compiled function the hooks of an optimizer vanish, and nothing may take their place there:
-the graph must be the one that would have been made without leat. So what is seen is the making of
-the graph: Dynamo asks the optimizer for its state while it traces step(), and then installs what it
-has compiled under a name of its own. A graph in which that happened is installed with a wrapper
-around it, which is the step.
+Inside a compiled function the hooks of an optimizer do nothing, and nothing may replace them: the
+graph must be the same as without leat. So leat watches how the graph is made. Dynamo asks the
+optimizer for its state while it traces step(), and later installs the compiled graph under a global
+name. A graph that was traced through an optimizer is installed with a wrapper, which records the
+step.
 
     OptimizerVariable.call_method("_init_group")     this graph steps that optimizer
     OutputGraph.install_global_unsafe(name, graph)   each call of the graph is a step of it
@@ -40,8 +40,8 @@ def hide_from_dynamo(eval_frame):
 
 
 def install_spans(callback):
-    """Compilations, told by torch._dynamo.callback: start and end of the outermost one. The
-    handler's lists are emptied by torch._dynamo.reset(), its methods are not."""
+    """Compilations, by torch._dynamo.callback: start and end of the outermost one. The handler's
+    methods are replaced, because torch._dynamo.reset() empties its lists."""
     handler = getattr(callback, "CompilationCallbackHandler", None)
     starts = []
 
@@ -71,7 +71,7 @@ def _make_call_method(original):
     def call_method(self, tx, name, args, kwargs):
         if name == "_init_group":
             try:
-                # The first optimizer stands for the graph: it has one wrapper, so it is one step.
+                # Only the first optimizer counts: the graph has one wrapper, so it is one step.
                 vars(tx.output).setdefault("_leat", optimizers.number(self.value))
             except Exception:
                 pass
@@ -82,7 +82,7 @@ def _make_call_method(original):
 
 def _as_step(graph, number):
     def step(*args, **kwargs):
-        if not begin(OPTIMIZER):  # inside a step that is seen already
+        if not begin(OPTIMIZER):  # inside a step that is recorded
             return graph(*args, **kwargs)
         flags = ERROR
         try:
@@ -115,7 +115,7 @@ def install_graphs(output_graph):
     patch.patch(owner, "install_global_unsafe", _make_install_global, "compiled optimizer")
 
 
-# What is done when a module of Dynamo has been imported.
+# Called when these modules of Dynamo have been imported.
 IMPORTED = {
     "torch._dynamo.eval_frame": hide_from_dynamo,
     "torch._dynamo.callback": install_spans,

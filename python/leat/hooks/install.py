@@ -1,9 +1,8 @@
-"""Watches a training without a change to it.
+"""Installs and removes the hooks.
 
-install() is called when torch has just been imported, dynamo_imported() when parts of its compiler
-have, saver_imported() when another module that writes checkpoints has. None of them raises, whatever
-torch looks like. Every hook is taken out by remove(): on request, or when leat says that it has seen
-enough.
+install() is called when torch has been imported, dynamo_imported() when parts of its compiler have,
+saver_imported() when another module that writes checkpoints has. None of them raises. remove()
+takes every hook out: on request, or when leat has stopped recording.
 """
 
 import atexit
@@ -28,8 +27,8 @@ _NEVER = (1 << 64) - 1
 
 
 class _Tick:
-    """What a fetch or an optimizer step does when leat no longer listens, or when it is time for
-    another look at the memory of the GPU."""
+    """Called by fetches and optimizer steps: removes the hooks when leat has stopped recording, and
+    records the memory of the GPU when that is due."""
 
     def __init__(self):
         self.memory = None
@@ -51,8 +50,8 @@ _tick = None
 
 
 def _measure_cost():
-    """The least time that one hook with its record takes here, in nanoseconds: that of a backward
-    with nothing in it and a record that is not published, against the bare call."""
+    """The minimum time of one hook with its record, in nanoseconds: an empty backward with a record
+    that is not published, minus the bare call."""
 
     def bare(*args, **kwargs):
         return None
@@ -71,7 +70,7 @@ def _measure_cost():
 
 
 def install(torch):
-    """Puts the hooks in if there is somebody to record for. Never raises."""
+    """Installs the hooks if leat records. Never raises."""
     global _tick
     try:
         if _tick is not None or not process.open_recorder():
@@ -94,20 +93,20 @@ def install(torch):
             patch.missing(part.__module__.rpartition(".")[2])
     try:
         for name in dynamo.IMPORTED:
-            if name in sys.modules:  # some versions of torch bring it along
+            if name in sys.modules:  # some versions of torch import it
                 dynamo_imported(sys.modules[name])
         for name in training.SAVERS:
             if name in sys.modules:
                 saver_imported(sys.modules[name])
         process.cost(_measure_cost())
         process.report()
-        atexit.register(_goodbye)
+        atexit.register(_close)
     except Exception:
         pass
 
 
 def dynamo_imported(module):
-    """A module of Dynamo that is watched for has come."""
+    """Called when a module of dynamo.IMPORTED has been imported."""
     try:
         if _tick is not None:
             dynamo.IMPORTED[module.__name__](module)
@@ -116,7 +115,7 @@ def dynamo_imported(module):
 
 
 def saver_imported(module):
-    """A module that writes checkpoints has come."""
+    """Called when a module of training.SAVERS has been imported."""
     try:
         if _tick is not None:
             training.install_savers(module, sys.modules["torch"])
@@ -125,7 +124,7 @@ def saver_imported(module):
 
 
 def remove():
-    """Takes every hook out and leaves torch as it was found."""
+    """Removes every hook and restores torch."""
     global _tick
     if _tick is not None:
         _tick.active = False
@@ -135,7 +134,7 @@ def remove():
 
 
 def describe_exception(error):
-    """`Type: text (file:line)`, the line being the innermost of the user's own."""
+    """`Type: text (file:line)`, with the innermost line of the user's code."""
     where = ""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
@@ -145,13 +144,13 @@ def describe_exception(error):
     else:
         if frames:
             where = user_code.call_site(frames[-1].filename, frames[-1].lineno, 100)
-    words = f"{type(error).__name__}: {error}".strip().rstrip(":")
-    room = 256 - len(where) - 3
-    return text.cut(words, room) + (f" ({where})" if where else "")
+    message = f"{type(error).__name__}: {error}".strip().rstrip(":")
+    size = 256 - len(where) - 3
+    return text.cut(message, size) + (f" ({where})" if where else "")
 
 
-def _goodbye():
-    """At exit: how it ended, if by an exception, and that nothing more will come."""
+def _close():
+    """At exit: reports the exception that ended the script, if any, and closes the recorder."""
     try:
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None and process.reported.by_this_process:

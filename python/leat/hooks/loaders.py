@@ -1,13 +1,13 @@
-"""DataLoader: blocked in next(), and making the iterator. What makes the batches is seen by
-workers.py.
+"""DataLoader: waits in next(), and the making of the iterator. workers.py hooks what makes the
+batches.
 
-    DataLoader.__init__            where it is made
+    DataLoader.__init__            its call site
     DataLoader.__iter__            ITER
     _BaseDataLoaderIter.__next__   FETCH
 
-An iterator carries its mark (loader, iteration, batch size, maker) as an attribute, so that
-persistent workers, whose iterator serves every epoch, get a new number each time it is asked for.
-What makes its batches is known by the data queue, or without workers by the Fetch of hook_fetcher.c.
+An iterator has an Iteration (loader, iteration, batch size, maker) as its attribute `_leat`.
+Persistent workers keep one iterator for all epochs; it gets a new Iteration in each. `maker` is the
+data queue or, without workers, the Fetch of hook_fetcher.c.
 """
 
 import types
@@ -21,15 +21,15 @@ from leat.hooks.object_table import ObjectTable
 begin = _record.begin
 end = _record.end
 inside = _record.inside
-Mark = _record.Mark
+Iteration = _record.Iteration
 FETCH = _record.FETCH
 ITER = _record.ITER
 ERROR = _record.FLAG_ERROR
 
-_loaders = ObjectTable()  # DataLoader -> id in the recorder's table
-_made_at = ObjectTable()  # DataLoader -> file:line, call path
+_loaders = ObjectTable()  # DataLoader -> (id, batch size)
+_made_at = ObjectTable()  # DataLoader -> (call site, call path)
 _by_info = {}  # info -> [[id, weak reference, dataset and call path]]
-_running = set()  # ids of loaders whose last iteration has not come to its end
+_running = set()  # ids of loaders whose last iteration has not ended
 
 
 def _length(thing):
@@ -41,9 +41,9 @@ def _length(thing):
 
 
 def _search(batch, expected):
-    """The slow way: follows the first element down. Of the sizes met on the way, the loader's batch
-    size is taken where it is among them (lists of images have a length and a number of channels);
-    else that of the first tensor, else of the innermost list."""
+    """Follows the first element down. Of the sizes on the way, the loader's batch size is taken if
+    it is among them (lists of images have a length and a number of channels); else that of the
+    first tensor, else of the innermost list."""
     sizes = []
     for _ in range(6):
         size = _length(batch)
@@ -65,7 +65,7 @@ def _search(batch, expected):
 
 
 def samples(batch, expected=0):
-    """How many samples a batch holds; 0 if it cannot be told."""
+    """How many samples a batch has; 0 if unknown."""
     try:
         first = batch[0] if type(batch) in (list, tuple) else batch
         size = first.shape[0]
@@ -88,8 +88,8 @@ def _flag(value):
     return -1 if value is None else int(bool(value))
 
 
-def _title(kind):
-    """A class of the script's is named as it is there; leat's own as it is imported."""
+def _class_name(kind):
+    """The qualified name of a class; for leat's own, the name it is imported by."""
     own = str(kind.__module__).startswith("leat.")
     return f"leat.data.{kind.__qualname__}" if own else kind.__qualname__
 
@@ -122,7 +122,7 @@ def _may_be_readable(dataset):
 
 
 def describe(loader, where, name=None):
-    """The loader's row for the recorder, from what it has: any object will do."""
+    """The description of a loader for the recorder. Any object will do."""
 
     def get(attribute):
         try:
@@ -135,7 +135,7 @@ def describe(loader, where, name=None):
     length = -1
     if dataset is not None:
         iterable = int(not hasattr(dataset, "__getitem__") or get("_dataset_kind") == 1)
-        if not iterable:  # the length of a stream may cost a pass over it
+        if not iterable:  # len() of a stream may read all of it
             try:
                 length = min(len(dataset), (1 << 63) - 1)
             except Exception:
@@ -143,11 +143,11 @@ def describe(loader, where, name=None):
     batch_size = get("batch_size")
     if batch_size is None:
         batch_size = getattr(get("batch_sampler"), "batch_size", None)
-    # Batches of leat's own engine are made by its threads, whatever num_workers says.
+    # Batches of leat's own engine are made by its threads; num_workers is ignored.
     runs_in_c = get("_leat_runs_in_c")
     readable = _engine_readable(loader, dataset)
     workers = None if runs_in_c is not None and readable == 1 else get("num_workers")
-    title = name or _title(type(loader if dataset is None else dataset))
+    name = name or _class_name(type(loader if dataset is None else dataset))
     return (
         length,
         _int(batch_size),
@@ -158,39 +158,39 @@ def describe(loader, where, name=None):
         iterable,
         int(runs_in_c is not None),
         readable,
-        text.cut(title, 96),
+        text.cut(name, 96),
         text.cut(where, 160),
     )
 
 
 def register(loader, where, name=None, path=None):
-    """The id of a loader. One that is made anew at the same place with the same settings is the
-    same loader to its user (a loop that makes one for every epoch) when its predecessor is gone; or
-    when that is done and kept by something, as frameworks do, while this one was made over the same
-    dataset by the same calls."""
+    """The id and the batch size of a loader. A loader that is made again at the same call site with
+    the same settings has the same id (a loop that makes one for each epoch) if its predecessor was
+    deleted; or if its predecessor has been iterated to the end, and this one was made over the same
+    dataset by the same call path (frameworks keep the old one)."""
     info = describe(loader, where, name)
-    kin = None if path is None else (id(getattr(loader, "dataset", None)), path)
+    origin = None if path is None else (id(getattr(loader, "dataset", None)), path)
     with process.lock:
         for slot in _by_info.setdefault(info, []):
-            done = kin is not None and slot[2] == kin and slot[0] not in _running
+            done = origin is not None and slot[2] == origin and slot[0] not in _running
             if done or slot[1]() is None:
-                slot[1:] = _weakly(loader), kin
+                slot[1:] = _weakly(loader), origin
                 return slot[0], info[1]
         number = process.loader_id(info)
-        _by_info[info].append([number, _weakly(loader), kin])
+        _by_info[info].append([number, _weakly(loader), origin])
         return number, info[1]
 
 
 def _weakly(thing):
-    """A function that gives the thing, or None once it is gone."""
+    """A function that returns the thing, or None after it was deleted."""
     try:
         return weakref.ref(thing)
     except TypeError:
         return lambda: thing
 
 
-def _mark(loader):
-    """What the Mark of a fresh iteration says: the loader's id, iteration << 32, batch size or 0."""
+def _new_iteration(loader):
+    """The loader's id, iteration << 32, and batch size or 0, for a new Iteration."""
     known = _loaders.find(loader)
     if known is None:
         where, path = _made_at.find(loader) or (user_code.caller(), None)
@@ -200,8 +200,8 @@ def _mark(loader):
     return known[0], process.next_iteration() << 32, max(known[1], 0)
 
 
-class _Face:
-    """What an iterator shows of the loader it came from."""
+class _LoaderOfIterator:
+    """The attributes of a loader that its iterator has."""
 
     def __init__(self, iterator):
         self.dataset = getattr(iterator, "_dataset", None)
@@ -209,39 +209,39 @@ class _Face:
         self.batch_sampler = getattr(iterator, "_index_sampler", None)
 
 
-def _mark_of(iterator):
-    """The mark of an iterator, also of one that did not come from DataLoader.__iter__: then its
-    loader is known by its dataset."""
+def _iteration_of(iterator):
+    """The Iteration of an iterator. If it was not made by DataLoader.__iter__, its loader is
+    identified by its dataset."""
     try:
-        mark = getattr(iterator, "_leat", None)
-        if mark is not None:
-            return mark
-        face = _Face(iterator)
-        known = _loaders.find(face.dataset)
+        iteration = getattr(iterator, "_leat", None)
+        if iteration is not None:
+            return iteration
+        loader = _LoaderOfIterator(iterator)
+        known = _loaders.find(loader.dataset)
         if known is None:
-            known = register(face, user_code.caller())
-            _loaders.put(face.dataset, known)
-        iteration = process.next_iteration() << 32
-        mark = Mark(known[0], iteration, max(known[1], 0), _maker_of(iterator))
-        iterator._leat = mark
-        return mark
+            known = register(loader, user_code.caller())
+            _loaders.put(loader.dataset, known)
+        number = process.next_iteration() << 32
+        iteration = Iteration(known[0], number, max(known[1], 0), _maker_of(iterator))
+        iterator._leat = iteration
+        return iteration
     except Exception:
-        return Mark(0, 0, 0, None)
+        return Iteration(0, 0, 0, None)
 
 
 def _maker_of(iterator, fresh=False):
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None:
-        # Not by vars(): that gives it a dict, whose attributes Python reads more slowly, for each sample.
+        # Not vars(): it creates a dict, whose attributes Python 3.11 reads more slowly.
         fetch = getattr(fetcher, "fetch", None)
         return None if isinstance(fetch, types.MethodType) else fetch
     return _queue_of(iterator, fresh)
 
 
 def _queue_of(iterator, fresh=False):
-    """The queue that an iterator with workers takes its batches from, to count what lies ready. None
-    if it has none; or if its tasks are not (worker,), as all are before the first batch has come, and
-    (worker, batch)."""
+    """The queue from which an iterator with workers takes batches, to count those that are ready.
+    None if it has none, or if its tasks are not (worker,), as all are before the first batch has
+    come, or (worker, batch)."""
     queue = getattr(iterator, "_data_queue", None)
     if queue is None:
         if getattr(iterator, "_num_workers", 0):
@@ -255,8 +255,8 @@ def _queue_of(iterator, fresh=False):
     return None
 
 
-def _name_queue(iterator, loader):
-    """For the thread that pins: whose batches come out of the queue that it reads."""
+def _label_queue(iterator, loader):
+    """Tells the thread that pins whose batches are in the queue that it reads."""
     queue = getattr(iterator, "_worker_result_queue", None)
     if queue is not None:
         queue._leat = loader
@@ -279,23 +279,23 @@ def _make_iter(compiling):
             if compiling() or inside(FETCH):
                 return original(self)
             try:
-                mark = _mark(self)
+                iteration = _new_iteration(self)
             except Exception:
-                mark = (0, 0, 0)
+                iteration = (0, 0, 0)
             if not begin(ITER):
                 return original(self)
             flags = ERROR
-            outer = worker_hooks.begin_iterator(mark[0])
+            outer = worker_hooks.begin_iterator(iteration[0])
             try:
                 iterator = original(self)
                 flags = 0
             finally:
                 worker_hooks.end_iterator(outer)
-                end(ITER, flags, mark[0], mark[1])
+                end(ITER, flags, iteration[0], iteration[1])
             try:
                 maker = _maker_of(iterator, fresh=True)
-                iterator._leat = Mark(*mark, maker)
-                _name_queue(iterator, mark[0])
+                iterator._leat = Iteration(*iteration, maker)
+                _label_queue(iterator, iteration[0])
             except Exception:
                 pass
             return iterator
@@ -306,12 +306,12 @@ def _make_iter(compiling):
 
 
 def _make_next(owner, torch):
-    """Straight from C: Dynamo never traces this far into a loader, so nothing need vanish."""
+    """A method of C: Dynamo does not trace into the iterator of a loader, so it needs no test."""
 
     def make(original):
         enabled, ended = torch.is_grad_enabled, _running.discard
-        _record.on_next(original, enabled, samples, _mark_of, ended)
-        return _record.next_of(owner)
+        _record.set_next_functions(original, enabled, samples, _iteration_of, ended)
+        return _record.make_next(owner)
 
     return make
 

@@ -5,8 +5,8 @@ import weakref
 
 
 class ObjectTable:
-    """A value for each object, by identity. Objects are held by weak references; a new object at the
-    address of a deleted one has no value."""
+    """A value for each object, by identity. Objects are held by weak references; a new object at
+    the address of a deleted one has no value."""
 
     def __init__(self):
         self._known = {}  # id -> (weak reference, value)

@@ -1,8 +1,8 @@
-"""Putting wrappers in and taking them out again.
+"""Installs wrappers and removes them.
 
-Each patch remembers what was there. A point that a torch version lacks is noted and reported as
-missing; it costs that one signal, not the run. A wrapper that somebody has wrapped in turn is left
-where it is: without a listener its records go nowhere.
+A patch remembers the original. A patch point that this torch does not have is reported as missing;
+it costs one signal. A wrapper that other code has wrapped in turn is left in place: after leat has
+stopped, its records are dropped.
 """
 
 import functools
@@ -55,8 +55,8 @@ def _functions(namespace):
 
 
 def hide_from_dynamo(skip_code):
-    """After a graph break Dynamo looks at every function that is called. It knows to leave torch's
-    own alone; this tells it the same of leat's, so that it compiles what it would have compiled."""
+    """After a graph break Dynamo compiles every function that is called, except torch's own. This
+    excludes leat's functions too, so that it compiles the same as without leat."""
     for name, module in list(sys.modules.items()):
         if name == "leat" or name.startswith("leat."):
             for function in _functions(module):
@@ -65,7 +65,7 @@ def hide_from_dynamo(skip_code):
 
 
 def replace(owner, attribute, wrapper, original):
-    """A second name of a function already wrapped."""
+    """Patches a second name of a function that is already patched."""
     try:
         if getattr(owner, attribute, None) is original:
             setattr(owner, attribute, wrapper)
@@ -92,7 +92,7 @@ def on_remove(function):
 
 
 def remove(only=None):
-    """Takes out all patches, or those on the owner `only`, the last one first."""
+    """Removes all patches, or those on the owner `only`, the last one first."""
     keep = []
     while _patches:
         entry = owner, attribute, wrapper, own = _patches.pop()

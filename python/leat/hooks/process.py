@@ -5,8 +5,8 @@ forked child gets an empty one on its first record. So everything that was repor
 here, and the child reports it again, in the same order, before its first record: the ids that its
 inherited objects hold stay valid.
 
-A process gets the role `main` with its first fetch, backward or optimizer step. Until then it reports
-nothing: a launcher or a forked helper costs nothing, and its role is `other`.
+A process gets the role `main` with its first fetch, backward or optimizer step. Until then it
+reports nothing: a launcher or a forked helper costs nothing, and its role is `other`.
 """
 
 import os
@@ -77,7 +77,7 @@ def take_main_role():
     take_role(_record.ROLE_MAIN)
 
 
-_record.on_first(take_main_role)  # the first span of training of each thread
+_record.on_first_span(take_main_role)  # the first span of training of each thread
 
 
 def fact(key, value):
@@ -140,7 +140,7 @@ def next_iteration():
 def _after_fork_in_child():
     global lock, role
     lock = threading.RLock()  # a thread of the parent may have held it
-    _record.forget()
+    _record.after_fork()
     reported.by_this_process = False
     role = _record.ROLE_OTHER
 

@@ -11,8 +11,8 @@ def cut(value, size):
 
 
 def keep_end(value, size):
-    """The same, but where the text is too long its end is kept, after "...": the end of a path or of
-    a qualified name distinguishes it from others."""
+    """The same, but where the text is too long its end is kept, after "...": the end of a path or
+    of a qualified name distinguishes it from others."""
     raw = _bytes(value)
     if len(raw) < size:
         return raw.decode("utf-8")

@@ -1,13 +1,13 @@
-"""Backward, optimizer steps with their closures, GradScaler, clipping, checkpoints.
+"""Backward, optimizer steps with closures, GradScaler, gradient clipping, checkpoints.
 
-Optimizers are seen through torch's own global step hooks. The post-hook does not run when step()
-raises, and hooks may nest (an optimizer that wraps another), so a thread keeps one open step: the
-outermost. A pre-hook that finds one open looks whether that step is still on the call stack; if it
-is not, it failed, and is forgotten.
+Optimizer steps are seen by torch's global step hooks. The post-hook does not run when step()
+raises, and steps may nest (an optimizer that wraps another), so a thread has one open step, the
+outermost. A pre-hook that finds an open step checks whether it is on the call stack; if not, it has
+failed and is dropped.
 
-Dynamo traces the optimizer hooks and clip_grad when they are inside a compiled function. They must
-vanish there: the test for compiling() comes first, and is a constant to it. Until Dynamo compiles
-something, the optimizer hooks are functions of C, which cost a step a fraction of Python's.
+Dynamo traces the optimizer hooks and clip_grad inside a compiled function. They must vanish there:
+the test compiling() comes first, and Dynamo folds it to a constant. Until Dynamo compiles
+something, the optimizer hooks are C functions, which cost less.
 """
 
 import sys
@@ -30,17 +30,17 @@ optimizers = ObjectTable()
 
 
 def _nested():
-    """For a step while a backward is open in the process: whether it is part of it. The recorder
-    knows of steps in the thread of the backward itself; on a GPU autograd runs in threads of its
-    own, and those are not Python's."""
+    """Whether a step is part of a backward that is open in this process. The recorder knows of
+    steps in the thread of the backward; on a GPU, autograd runs in threads of its own, which are
+    not Python's."""
     if _record.inside(_record.BACKWARD):
         return False
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 
 def _number(optimizer):
-    """A small number for each optimizer. It is kept in the object, whose memory is warm; torch
-    neither saves nor copies it."""
+    """A number for each optimizer, kept as its attribute `_leat`; torch neither saves nor copies
+    it."""
     try:
         return optimizer._leat
     except AttributeError:
@@ -53,9 +53,8 @@ def _number(optimizer):
 
 
 def _correct_steps(step_frame):
-    """A step begins while another seems to be open. All of them run in the same code, torch's
-    wrapper around step(), so the call stack tells which are: one that is not there has failed, and
-    is forgotten."""
+    """A step begins while another seems to be open. All steps run in the same code, torch's wrapper
+    of step(), so the call stack shows which are open; one that is not on it has failed."""
     code = step_frame.f_code
     frame = step_frame
     steps = 0
@@ -91,8 +90,8 @@ def _with_closure(optimizer, args, kwargs):
     return None
 
 
-def _begin_rare(optimizer, args, kwargs):
-    """A step with arguments, or inside another: what begin_step() leaves to Python."""
+def _begin_unusual_step(optimizer, args, kwargs):
+    """A step with arguments, or inside another one: begin_step() calls this."""
     changed = _with_closure(optimizer, args, kwargs)
     if not begin(OPTIMIZER):
         frame = sys._getframe(1)
@@ -101,9 +100,9 @@ def _begin_rare(optimizer, args, kwargs):
 
 
 def _hook_steps(optimizer, compiling):
-    """Puts the hooks of optimizers in. Returns a function that is to be called before Dynamo
-    compiles anything: it may trace a step, and can trace only Python."""
-    _record.on_step(_begin_rare, _number, _nested)
+    """Installs the hooks of optimizers. Returns a function to call before Dynamo compiles anything:
+    it may trace a step, and can trace only Python."""
+    _record.set_step_functions(_begin_unusual_step, _number, _nested)
     pre = optimizer.register_optimizer_step_pre_hook(begin_step)
     patch.on_remove(pre.remove)
     post = optimizer.register_optimizer_step_post_hook(end_step)
@@ -157,7 +156,8 @@ def make_scaler_step(compiling):
 
 
 def make_named(span, name, compiling):
-    """A span that is recorded by name, the outermost only; the name of a phase charges that phase."""
+    """A span that is recorded by name, the outermost only; the name of a phase charges that
+    phase."""
 
     def make(original):
         def named(*args, **kwargs):
@@ -179,7 +179,7 @@ def make_named(span, name, compiling):
 
 
 def _patch_both(first, second, attribute, make, point):
-    """A function that torch offers under two names."""
+    """Patches a function that torch has under two names."""
     original = getattr(second, attribute, None)
     if patch.patch(second, attribute, make, point):
         patch.replace(first, attribute, getattr(second, attribute), original)

@@ -46,7 +46,8 @@ def call_site(path, line, size=160):
 
 def caller():
     """The call site of the innermost frame of the user's own code. A training that is an installed
-    package has none: then that of the innermost frame outside torch and leat; "" if there is none."""
+    package has none: then that of the innermost frame outside torch and leat; "" if there is
+    none."""
     own = ("<frozen", *_leat_and_torch())
     other = ""
     frame = sys._getframe(1)

@@ -1,4 +1,4 @@
-"""What makes a batch and hands it over: workers, or the process itself with num_workers=0.
+"""How batches are made and passed on: by workers, or the process itself with num_workers=0.
 
     worker process (fork, spawn or forkserver)      main process
     _worker_loop          role worker, its loader
@@ -7,15 +7,15 @@
     Queue: dumps          PICKLE                    Queue: loads      UNPICKLE
                                                     pin_memory        PIN
 
-The timing is in hook_fetcher.c and hook_queue.c; here is where it is put. A fetcher is an object of torch's
-that lives for one iteration: its own `fetch` is replaced, not its class's. What torch's functions are
-given is known by the names of their parameters, wherever they stand; a name that is not there costs
-what is learnt from it, and is reported as missing.
+hook_fetcher.c and hook_queue.c measure; this file installs them. A fetcher is an object of torch
+that lives for one iteration: its own `fetch` is replaced, not that of its class. Arguments of
+torch's functions are identified by parameter name; a missing name is reported, and costs only what
+depends on it.
 
-A worker makes the batches of one loader, and learns which from the process that started it. By fork
-it inherits what that thread was making an iterator of. Processes started by spawn or forkserver find
-it in the configuration that multiprocessing hands to every child: an environment variable would not
-reach the children of a fork server, and setting one is not safe beside other threads.
+A worker makes the batches of one loader. A forked worker inherits which one. Workers started by
+spawn or forkserver read it from the configuration that multiprocessing passes to every child: an
+environment variable would not reach the children of a fork server, and setting one is unsafe beside
+other threads.
 """
 
 import inspect
@@ -35,8 +35,8 @@ _KEY = "leat_loader"
 
 
 class _Iterating(threading.local):
-    """Of one thread: the loader of which it is making an iterator, and when it was first iterated. A
-    fork takes it along."""
+    """Of one thread: the loader whose iterator it is making, and when that was first iterated. Kept
+    across a fork, unlike the state in _record."""
 
     loader = None
     begun = 0
@@ -49,7 +49,7 @@ _count = None
 
 
 def begin_iterator(loader):
-    """Before the iterator of a loader is made; gives what end_iterator() takes."""
+    """Called before the iterator of a loader is made. Returns the argument of end_iterator()."""
     outer = _iterating.loader, _iterating.begun
     begun = _begun.setdefault(loader, time.monotonic())
     _iterating.loader, _iterating.begun = loader, begun
@@ -69,7 +69,7 @@ def end_iterator(outer):
 
 
 def _own_loader():
-    """The loader whose worker this process is; -1 if unknown."""
+    """The loader of this worker process; -1 if unknown."""
     if _iterating.loader is not None:
         return _iterating.loader
     current = multiprocessing.process.current_process()
@@ -81,16 +81,16 @@ def _own_loader():
 
 
 def _loader_of(fetcher):
-    """The loader whose batches a fetcher makes; None when nobody waits for them out there."""
+    """The loader of a fetcher; None if its batches stay inside a worker or a dataset."""
     if _worker is None:
         return _iterating.loader
     if fetcher.dataset is _worker[0]:
         return max(_worker[1], 0)
-    return None  # of a loader that the worker uses for itself
+    return None  # of a loader inside the worker
 
 
-def _dress(fetcher):
-    """Called with every fetcher that is made, except inside another's making or fetching."""
+def _time_fetcher(fetcher):
+    """Called with each fetcher that is made, except during the making or calling of another one."""
     try:
         from torch.utils.data._utils import fetch
 
@@ -106,7 +106,7 @@ def _dress(fetcher):
         patch.missing("fetcher")
 
 
-def _given(function, args, kwargs):
+def _arguments(function, args, kwargs):
     """{parameter: argument} of a call."""
     try:
         return inspect.signature(function).bind(*args, **kwargs).arguments
@@ -116,31 +116,31 @@ def _given(function, args, kwargs):
 
 def _make_worker_loop(original):
     def _worker_loop(*args, **kwargs):
-        _begin_worker(_given(original, args, kwargs))
+        _begin_worker(_arguments(original, args, kwargs))
         return original(*args, **kwargs)
 
     return _worker_loop
 
 
-def _begin_worker(given):
-    """In the worker, before its loop. Nothing but the batches it makes is recorded there."""
+def _begin_worker(arguments):
+    """Called in the worker, before its loop. Only the making of batches is recorded there."""
     global _worker
-    _worker = None, -1  # it is one, and its fetchers are not those of its parent
+    _worker = None, -1  # a worker, even if the rest fails
     try:
-        number = given.get("worker_id")
+        number = arguments.get("worker_id")
         if type(number) is not int or not 0 <= number < 1 << 31:
             number = -1
             patch.missing("_worker_loop: worker_id")
         patch.remove(threading.Condition)
         process.take_role(_record.ROLE_WORKER, number)
         process.signals(_record.SIGNAL_WORKER)
-        _worker = given.get("dataset"), _own_loader()
+        _worker = arguments.get("dataset"), _own_loader()
         if _worker[0] is None:
             patch.missing("_worker_loop: dataset")
         _record.worker(number, _worker[1])
-        queue = given.get("data_queue")
+        queue = arguments.get("data_queue")
         if isinstance(queue, multiprocessing.queues.Queue):
-            _record.feeds(queue)
+            _record.set_data_queue(queue)
         else:
             patch.missing("_worker_loop: data_queue")
     except Exception:
@@ -149,28 +149,30 @@ def _begin_worker(given):
 
 def _make_pin_loop(original):
     def _pin_memory_loop(*args, **kwargs):
-        queue = _given(original, args, kwargs).get("in_queue")
+        queue = _arguments(original, args, kwargs).get("in_queue")
         if queue is None:
             patch.missing("_pin_memory_loop: in_queue")
-        _record.serves(queue)
+        _record.set_pin_queue(queue)
         try:
             return original(*args, **kwargs)
         finally:
-            _record.serves(None)
+            _record.set_pin_queue(None)
 
     return _pin_memory_loop
 
 
-def _install_handover(worker, pin_memory):
-    """In the queues of multiprocessing, and there alone: the pickler they use becomes a class of its
-    own, so that who uses ForkingPickler elsewhere, or derives from it, meets no change."""
+def _install_queues(worker, pin_memory):
+    """Only in the queues of multiprocessing: they get a subclass of their pickler, so other users
+    of ForkingPickler are not affected."""
     from multiprocessing import queues
 
     from torch._utils import ExceptionWrapper
 
     pickler = queues._ForkingPickler
     ended = worker._IterableDatasetStopIteration, ExceptionWrapper
-    _record.handover(pickler.dumps, pickler.loads, getattr(pin_memory, "pin_memory", None), ended)
+    _record.set_queue_functions(
+        pickler.dumps, pickler.loads, getattr(pin_memory, "pin_memory", None), ended
+    )
 
     class Pickler(pickler):
         dumps = _record.dumps
@@ -182,7 +184,7 @@ def _install_handover(worker, pin_memory):
 
 
 def install(count):
-    """`count` tells how many samples a batch has."""
+    """count(batch, expected) -> samples in a batch."""
     global _count
     from torch.utils.data import _DatasetKind
     from torch.utils.data._utils import collate, pin_memory, worker
@@ -192,11 +194,11 @@ def install(count):
     patch.patch(worker, "_worker_loop", _make_worker_loop, "worker._worker_loop")
 
     def make(original):
-        _record.on_create(original, _dress, collate.default_collate)
+        _record.set_create_function(original, _time_fetcher, collate.default_collate)
         return _record.create_fetcher
 
     patch.patch(_DatasetKind, "create_fetcher", make, "create_fetcher", wraps=False)
     try:
-        _install_handover(worker, pin_memory)
+        _install_queues(worker, pin_memory)
     except Exception:
-        patch.missing("handover")
+        patch.missing("queues")

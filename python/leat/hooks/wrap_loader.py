@@ -30,7 +30,7 @@ class _Loader:
         process.take_main_role()
         if self._leat_id is None:
             self._leat_id = loaders.register(self, self._leat_where, self._leat_name)
-        # A DataLoader inside is part of this one: to it, a fetch is going on.
+        # A DataLoader inside is part of this one: inside a FETCH it records nothing.
         outer = not _record.begin(_record.FETCH)
         t0 = _record.now_ns()
         try:

@@ -1,1 +1,1 @@
-"""Which lines of the user's code take the time: what the line sampler asks of Python."""
+"""The line profiler: which lines of the user's code take the time of making batches."""

@@ -1,7 +1,7 @@
-"""What the sampler of lines (line_sampler.c) has to ask Python: what a piece of code is, once for each.
+"""What the line profiler (line_profiler.c) needs from Python: descriptions of code objects.
 
-The sampler reads stacks by itself. For every code object that it meets for the first time it calls
-describe(), between two batches, and keeps the answer; from then on it needs Python no more.
+The profiler reads stacks by itself. It calls describe() once for each code object, between two
+batches, and keeps the answer.
 """
 
 import dis
@@ -14,40 +14,39 @@ import time
 from leat import _record
 from leat.hooks import patch, text, user_code
 
-HZ = 100  # what it costs: docs/profiler.md
-DENSE_S = 10  # a worker of a loader that is older looks less often from its start on
+HZ = 100  # its cost: docs/profiler.md
+DENSE_S = 10  # workers of an older loader are sampled at the lower rate
 
 # The answers; user_lines.c has the same numbers.
 USER, INLINE, LIBRARY, DECODE, FETCHER, LOADER, HOOK = range(7)
 
-# Libraries whose frames decode images, whatever they do. In PIL that is the loading of a file: the
-# rest of it transforms.
+# Libraries whose frames count as decoding images. In PIL only the loading of a file does.
 _DECODERS = re.compile(
     r"[/\\](PIL[/\\](ImageFile|\w+ImagePlugin)\.py$|torchvision[/\\]io[/\\]|imageio[/\\]"
     r"|simplejpeg[/\\]|turbojpeg(\.py$|[/\\])|pillow_heif[/\\]|rawpy[/\\])"
 )
-# Decoders without a frame of their own are known by the line that calls them.
+# Decoders without a Python frame are recognised by the line that calls them.
 _CALLS = re.compile(
     r"\b(imread|imreadmulti|imdecode|imdecodemulti|decode_jpeg|decode_png|decode_image)\s*\("
 )
-# Code of its own only to Python: to the user it is part of the line it stands on.
+# Code objects that belong to the line that contains them.
 _INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>")
 _FETCH = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
 _LOADER = os.path.join("torch", "utils", "data", "dataloader.py")
 
 
 def start(begun):
-    """In a process that is about to make batches, of a loader that was first iterated then
-    (time.monotonic(); 0: not known). A second call does nothing."""
-    seldom = begun > 0 and time.monotonic() - begun > DENSE_S
-    if not sample(HZ, seldom):
+    """Called in a process that is about to make batches of a loader that was first iterated at
+    `begun` (time.monotonic(); 0: unknown). A second call does nothing."""
+    slow_rate = begun > 0 and time.monotonic() - begun > DENSE_S
+    if not sample(HZ, slow_rate):
         patch.missing("lines")
 
 
-def sample(hz, seldom=False):
-    """Whether stacks are sampled in this process from now on; `seldom`: at the lower rate from the
-    start."""
-    return can_read_stacks() and _record.sample_lines(hz, seldom, describe)
+def sample(hz, slow_rate=False):
+    """Whether stacks are sampled in this process from now on; `slow_rate`: at the lower rate from
+    the start."""
+    return can_read_stacks() and _record.profile_lines(hz, slow_rate, describe)
 
 
 def _kind(code):
@@ -93,8 +92,8 @@ def describe(code):
     )
 
 
-# How stacks lie in memory is found out once, for all processes that are forked from this one, by
-# three calls of different functions, at different places in each: see python_stack.h.
+# The layout of stacks in memory is determined once, also for forked processes, by three calls of
+# different functions, at different positions in each: see python_stack.h.
 
 
 def _inner(situation):
