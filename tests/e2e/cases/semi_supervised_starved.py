@@ -6,8 +6,9 @@
 import time
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
-from training import Net, in_memory, sgd, take_step
+from training import Net, in_memory, sgd
 
 
 class Unlabelled(Dataset):
@@ -27,6 +28,9 @@ optimizer = sgd(model)
 
 steps = 0
 for (x, y), u in zip(labelled_loader, unlabelled_loader):
-    take_step(model, optimizer, x, y) + model(u).square().mean()
+    loss = nn.functional.cross_entropy(model(x), y) + model(u).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
     steps += 1
 print(f"steps={steps} batches={2 * steps}")
