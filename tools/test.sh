@@ -44,7 +44,7 @@ run_stage() {
     c-alone) tools/build.sh --check ;;
     python) stage 'Python tests' run_pytest -n 2 --dist worksteal -m 'not alone' tests/python ;;
     python-alone) stage 'Python tests, one at a time' run_pytest -m alone tests/python ;;
-    faults) stage 'faults of a run' run_pytest tests/e2e ;;
+    faults) stage 'faults of a run' run_pytest -n 2 --dist worksteal tests/e2e ;;
     docs) stage 'documents' "$python" tests/packaging/docs.py ;;
     asan-input) tools/build.sh --tests asan "${input_rooms[@]}" ;;
     asan | tsan | fuzz) tools/build.sh --tests "$1" ;;

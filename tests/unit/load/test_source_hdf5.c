@@ -219,7 +219,7 @@ static void mutate(const struct leat_hdf5_dataset *datasets, uint32_t count, int
                                     &asked[count - 1].chunk[0], &asked[count - 1].chunk[1],
                                     (int64_t *)&asked[0].offset};
         if (!truth && r % 2)
-            *numbers[(r >> 8) % 5] ^= INT64_C(1) << (r >> 16) % 64;
+            *numbers[(r >> 8) % 5] ^= (int64_t)(UINT64_C(1) << (r >> 16) % 64);
         size_t length = r % 16 == 0 ? (size_t)(r >> 8) % size : size;
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(pwrite(fd, copy, length, 0), length);
