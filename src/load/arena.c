@@ -16,7 +16,7 @@ void arena_after_fork(struct arena *arena)
     pthread_mutex_init(&arena->lock, NULL);
 }
 
-/* A chunk of at least `bytes`; NULL when it is refused. */
+/* A chunk of at least `bytes`, or NULL. */
 static struct arena_chunk *new_chunk(struct arena *arena, uint64_t bytes)
 {
     uint64_t cost = block_cost_bytes(bytes);
@@ -63,13 +63,14 @@ static struct arena_chunk *chunk_after(struct arena *arena, struct arena_chunk *
     if (so_far < FIRST_CHUNK_BYTES)
         so_far = FIRST_CHUNK_BYTES;
     struct arena_chunk *chunk = so_far > bytes ? new_chunk(arena, so_far) : NULL;
-    if (!chunk) /* the budget may still have what is needed */
+    if (!chunk) /* the budget may still have enough for the request alone */
         chunk = new_chunk(arena, bytes);
     *link = chunk;
     return chunk;
 }
 
-/* Moves on from `seen`, unless another thread has. 0, or -1 when there is no more. */
+/* Continues in the chunk after `seen`, unless another thread already does. -1: there is no memory.
+ */
 static int move_on(struct arena *arena, struct arena_chunk *seen, uint64_t bytes)
 {
     int failed = 0;
@@ -95,7 +96,7 @@ void *arena_alloc(struct arena *arena, uint64_t bytes)
     for (;;) {
         struct arena_chunk *chunk = atomic_load_explicit(&arena->current, memory_order_acquire);
         if (chunk) {
-            /* May go beyond the end, by threads that come too late: the chunk is full then. */
+            /* Late threads may count beyond the end: the chunk is full then. */
             uint64_t at = atomic_fetch_add_explicit(&chunk->used, bytes, memory_order_relaxed);
             if (at < chunk->bytes && bytes <= chunk->bytes - at)
                 return chunk->block.start + at;
@@ -119,7 +120,8 @@ void arena_reset(struct arena *arena)
             needed += used < chunk->bytes ? used : chunk->bytes;
         }
         free_chunks(arena);
-        /* An eighth more, as batches differ. Without it the next batch begins small again. */
+        /* An eighth more, as batches differ. On failure the next batch begins with a small chunk.
+         */
         arena->chunks = new_chunk(arena, block_round_up(needed + needed / 8));
     }
     if (arena->chunks)

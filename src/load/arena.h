@@ -1,12 +1,12 @@
-/* arena.h: the memory of a batch whose size is known only while it is made.
+/* arena.h: the memory of one batch's variable fields, whose size is known only when they are read.
  *
  *     chunks   | used |used|  |──►| used |      |      a new chunk is as large as those before it
  *                             ▲ current                together
  *
- * Values of variable length are written here, and the padded or joined rows made of them. Taking
- * some is one atomic addition, by any thread; only a new chunk needs the lock. Between two batches
- * everything is taken back at once, and several chunks become one of the size that was needed, so
- * that after some batches nothing is allocated any more. All of it counts in the loader's budget.
+ * Values of variable length are written here, and the padded or joined rows made of them. Any
+ * thread allocates by one atomic addition; only a new chunk needs the lock. Between two batches the
+ * arena is reset, and several chunks become one of the size that was needed, so after some batches
+ * nothing is allocated any more. All of it counts against the loader's budget.
  */
 #ifndef LEAT_LOAD_ARENA_H
 #define LEAT_LOAD_ARENA_H
@@ -28,16 +28,16 @@ struct arena {
     struct arena_chunk *chunks;          /* under the lock */
     struct arena_chunk *_Atomic current; /* written under the lock */
     _Atomic uint64_t cost_bytes;         /* of all chunks; written under the lock */
-    atomic_int refused;                  /* a arena_alloc() was refused since the last reset */
+    atomic_int refused;                  /* arena_alloc() has failed since the last reset */
 };
 
 void arena_init(struct arena *arena, struct budget *budget);
-void arena_done(struct arena *arena); /* gives all memory back; the arena may be used again */
+void arena_done(struct arena *arena); /* frees all memory; the arena may be used again */
 
-/* 64-byte aligned, by any thread; NULL when the budget or the machine has no more. */
+/* 64-byte aligned; NULL when the budget or the machine has no more. Any thread. */
 void *arena_alloc(struct arena *arena, uint64_t bytes);
 
-/* These are called while nobody else uses the arena. */
+/* To be called while no other thread uses the arena. */
 void arena_reset(struct arena *arena);
 void arena_after_fork(struct arena *arena); /* another thread may have held the lock */
 

@@ -1,7 +1,7 @@
-/* bad_samples.c: bad samples, and what takes their place.
+/* bad_samples.c: what becomes of bad samples: an error, left out, or replaced.
  *
- * Done by next(), batch after batch in order of delivery, so that what takes which place, and the
- * list of errors, depend on the data alone and never on threads.
+ * next() does this batch by batch in the order of delivery, so replacements and the list of errors
+ * depend on the data alone, not on threads.
  */
 #include "load/engine.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* REPLACE gives up after so many bad samples in a row: the source is then beyond repair. */
+/* REPLACE fails after so many bad samples in a row. */
 #define MOST_DRAWS 100
 
 static int by_place(const void *a, const void *b)
@@ -64,7 +64,7 @@ static int read_single(struct leat_loader *l, struct slot *slot, int64_t row, in
     return report.code;
 }
 
-/* Another sample, drawn by (seed, epoch, sample, try). */
+/* Reads another sample, drawn by (seed, epoch, sample, attempt). */
 static int replace(struct leat_loader *l, struct slot *slot, int64_t row, struct leat_err *err)
 {
     int64_t index = slot->indices[row];
@@ -76,7 +76,7 @@ static int replace(struct leat_loader *l, struct slot *slot, int64_t row, struct
             return 0;
     }
     return err_set(err, -LEAT_E_CORRUPT,
-                   "Sample %lld is bad, and so are %d others that were to take its place.",
+                   "Sample %lld is bad, and so are %d others that were to replace it.",
                    (long long)index, MOST_DRAWS);
 }
 
@@ -88,7 +88,7 @@ static void move_row(struct leat_loader *l, struct slot *slot, int64_t from, int
     slot->indices[to] = slot->indices[from];
 }
 
-/* The last sample of the rank's share comes to this row; where that is the row itself, the batch
+/* Reads the last sample of the rank's share into this row; if that is the row itself, the batch
  * ends before it. */
 static void skip(struct leat_loader *l, struct slot *slot, int64_t row)
 {
@@ -103,7 +103,7 @@ static void skip(struct leat_loader *l, struct slot *slot, int64_t row)
     }
 }
 
-/* Rows of this batch that were not already taken for an earlier one. */
+/* Rows of this batch that were not taken for an earlier one. */
 static int64_t rows_left(const struct leat_loader *l, const struct slot *slot)
 {
     int64_t left = l->share.samples - l->spare - slot->batch.number * l->share.batch_size;
@@ -114,8 +114,8 @@ static int64_t rows_left(const struct leat_loader *l, const struct slot *slot)
     return left;
 }
 
-/* GIVEN and SKIP: there is no end to take from, the batch gets shorter. From the back, so that a
- * row that moves is a good one. */
+/* SKIP with GIVEN indices: the batch gets shorter. From the back, so that a row that moves is a
+ * good one. */
 static void leave_out(struct leat_loader *l, struct slot *slot)
 {
     for (size_t i = slot->bad_count; i-- > 0;) {
@@ -146,7 +146,7 @@ int bad_samples_handle(struct leat_loader *l, struct slot *slot, struct leat_err
     for (size_t i = 0; i < slot->bad_count; i++) {
         const struct bad_sample *bad = &slot->bad[i];
         if (bad->place >= slot->batch.samples) {
-            slot->bad_count = i; /* already listed when it was to take another's place */
+            slot->bad_count = i; /* already listed when it was to replace another */
             break;
         }
         list_error(l, slot, slot->indices[bad->place], bad->code, bad->text);

@@ -8,7 +8,7 @@
 /* ---- the padding ------------------------------------------------------------------------------
  */
 
-/* To the nearest, ties to even, as the processors do it. */
+/* Rounds to nearest, ties to even. */
 static uint16_t half_of(float value)
 {
     uint32_t bits;
@@ -37,7 +37,7 @@ static uint16_t bfloat_of(float value)
 }
 
 struct whole_range {
-    double least, beyond; /* of whole numbers: least <= value < beyond */
+    double least, beyond; /* of integers: least <= value < beyond */
 };
 
 static const struct whole_range ranges[LEAT_DTYPES_COUNT] = {
@@ -62,7 +62,7 @@ static int set_whole(struct field_layout *layout, enum leat_dtype dtype, double 
     return 0;
 }
 
-/* The largest number of a type. Beyond it only infinity is one. */
+/* The largest finite number of a type. */
 static double most_of(enum leat_dtype dtype)
 {
     switch (dtype) {
@@ -82,7 +82,7 @@ static int set_item(struct field_layout *layout, enum leat_dtype dtype, double v
     float single = (float)value;
     uint16_t half;
     switch (dtype) {
-    case LEAT_RAW: return value == 0 ? 0 : -ERANGE; /* what else its bytes mean is not known */
+    case LEAT_RAW: return value == 0 ? 0 : -ERANGE; /* the meaning of other bytes is not known */
     case LEAT_BOOL: layout->item[0] = value != 0; return 0;
     case LEAT_FLOAT16:
         half = half_of(single);
@@ -105,7 +105,7 @@ static int init_field(struct field_layout *layout, const struct leat_field *fiel
 {
     if ((unsigned)asked->kind > LEAT_LAYOUT_CONCAT || asked->multiple < 0 || asked->most < 0)
         return err_set(err, -LEAT_E_USAGE,
-                       "The layout of field \"%s\" is none of the known ones, or its numbers are "
+                       "The layout of field \"%s\" is unknown, or its numbers are "
                        "negative.",
                        field->name);
     *layout = (struct field_layout){.variable = 1,
@@ -153,7 +153,7 @@ static void fill(uint8_t *to, uint64_t bytes, const struct field_layout *layout)
         memset(to, layout->item[0], bytes);
         return;
     }
-    /* The first item, then what is there once more, until it is full. */
+    /* Doubles what is filled until the end. */
     for (uint64_t done = 0; done < bytes;) {
         uint64_t more = done ? done : item;
         more = more < bytes - done ? more : bytes - done;

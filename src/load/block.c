@@ -8,11 +8,11 @@
 
 #define HUGE_BYTES (2u << 20)
 #define PAGE_BYTES 4096u
-/* Below this a block comes from malloc: a process may have only some 65 000 mappings, and a
- * consumer may keep more batches than that. */
+/* Smaller blocks come from malloc: a process has about 65 000 mappings at most, and a consumer may
+ * keep more batches than that. */
 #define MAPPED_BYTES (256u << 10)
 
-/* Huge pages only where they are filled. */
+/* The smallest block that fills a huge page. */
 static uint64_t whole_pages(uint64_t bytes)
 {
     uint64_t unit = bytes >= HUGE_BYTES ? HUGE_BYTES : PAGE_BYTES;
@@ -24,7 +24,7 @@ uint64_t block_cost_bytes(uint64_t bytes)
     return whole_pages(bytes);
 }
 
-/* Maps `bytes` at a multiple of a huge page: maps one more and cuts both ends off. */
+/* Maps `bytes`, aligned to a huge page: maps one page more and unmaps both ends. */
 static void *map_aligned(size_t bytes)
 {
     size_t whole = bytes + HUGE_BYTES;
@@ -35,7 +35,7 @@ static void *map_aligned(size_t bytes)
     if (head)
         munmap(area, head);
     munmap(area + head + bytes, whole - head - bytes);
-    madvise(area + head, bytes, MADV_HUGEPAGE); /* a hint: fine without */
+    madvise(area + head, bytes, MADV_HUGEPAGE); /* a hint; may fail */
     return area + head;
 }
 

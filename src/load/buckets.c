@@ -10,7 +10,7 @@
 
 struct sample {
     int64_t length, index;
-    int64_t place; /* in the shuffled order: decides between samples of one length */
+    int64_t place; /* in the shuffled order: breaks ties */
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -35,10 +35,9 @@ static int check_options(const struct buckets_options *o, struct leat_err *err)
     if (o->batch_size < 0 || o->max_tokens < 0 || o->window < 0 || o->multiple < 1 ||
         o->multiple > BUCKETS_MOST_MULTIPLE)
         return err_set(err, -LEAT_E_USAGE,
-                       "batch_size, max_tokens, window and multiple are positive numbers.");
+                       "batch_size, max_tokens, window and multiple must be positive.");
     if (!o->batch_size && !o->max_tokens)
-        return err_set(err, -LEAT_E_USAGE,
-                       "Either batch_size or max_tokens must say how large a batch is.");
+        return err_set(err, -LEAT_E_USAGE, "Give batch_size, max_tokens or both.");
     return 0;
 }
 
@@ -53,8 +52,7 @@ static int check_lengths(const int64_t *lengths, int64_t count, const struct buc
         if (o->max_tokens && !o->allow_long && padded > o->max_tokens)
             return err_set(err, -LEAT_E_USAGE,
                            "Sample %lld has %lld tokens, %lld when padded: more than max_tokens, "
-                           "which is %lld. Cut it, or let such samples have a batch of their own "
-                           "(allow_long).",
+                           "which is %lld. Cut it, or use allow_long.",
                            (long long)i, (long long)lengths[i], (long long)padded,
                            (long long)o->max_tokens);
     }
@@ -69,7 +67,7 @@ static int longer_first(const void *one, const void *other)
     return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* How many samples a batch may have whose longest has this length. */
+/* Largest number of samples in a batch whose longest has this length. */
 static int64_t most_samples(const struct buckets_options *o, int64_t longest)
 {
     int64_t most = o->batch_size ? o->batch_size : INT64_MAX;
@@ -96,7 +94,7 @@ static int add_start(struct cutting *c, int64_t start)
     return 0;
 }
 
-/* Positions first … first + count - 1 of the order, sorted and cut. */
+/* Sorts and cuts positions first … first + count - 1 of the order. */
 static int cut_window(struct cutting *c, int64_t first, int64_t count)
 {
     int64_t *indices = c->b->indices + first;
@@ -125,8 +123,8 @@ static int cut_all(struct cutting *c, int64_t window)
     return add_start(c, c->b->samples);
 }
 
-/* Without max_tokens the samples that fill no batch are the last of the order, whatever their
- * length: chosen by it, they would always be the shortest. */
+/* Without max_tokens the samples that fill no batch are the last of the order; chosen by length,
+ * they would always be the shortest. */
 static int cut_rest(struct cutting *c, int64_t count)
 {
     int64_t first = c->b->samples;
@@ -144,7 +142,7 @@ static int64_t window_of(const struct buckets_options *o, int64_t count)
     if (!window)
         window = max64(BUCKETS_WINDOW, min64(o->batch_size, count) * BUCKETS_WINDOW_BATCH);
     window = min64(window, max64(count, 1));
-    if (!o->max_tokens) /* no batch is cut short in the middle of the epoch */
+    if (!o->max_tokens) /* no incomplete batch in the middle of the epoch */
         window = rounded_up(window, min64(o->batch_size, max64(count, 1)));
     return window;
 }
@@ -197,8 +195,8 @@ static int64_t batch_samples(const struct buckets *b, int64_t number, int64_t *r
     return b->starts[number + 1] - b->starts[number];
 }
 
-/* How many parts the tail, which are the batches from `first` on, is split into: one a rank, but
- * none without a sample. */
+/* Parts into which the tail (the batches from `first` on) is split: one per rank, but none without
+ * a sample. */
 static int64_t tail_parts(const struct buckets *b, int64_t first, int64_t world_size)
 {
     int64_t samples = 0, start;
@@ -216,7 +214,7 @@ int64_t buckets_steps(const struct buckets *b, const struct buckets_rank *rank, 
            (rank->rank < tail_parts(b, b->batches - tail, rank->world_size));
 }
 
-/* One part more for the batch whose parts are the largest. */
+/* Splits the batch with the largest parts once more. */
 static void split_largest(int64_t *parts, const int64_t *samples, int64_t tail)
 {
     int64_t largest = 0;
@@ -226,8 +224,8 @@ static void split_largest(int64_t *parts, const int64_t *samples, int64_t tail)
     parts[largest]++;
 }
 
-/* Part `number` of the tail. The largest parts are split first, so none is split that has a single
- * sample while another has more. */
+/* Part `number` of the tail. The largest parts are split first, so a single sample is never split.
+ */
 static int64_t tail_part(const struct buckets *b, int64_t tail, int64_t number, int64_t world_size,
                          const int64_t **ret_indices)
 {

@@ -18,8 +18,8 @@ void engine_init_sync(struct leat_loader *l)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* What is whole after a fork is written at engine.h. The threads are the parent's, so what they
- * were inside of is begun again. */
+/* In the child of a fork. The threads are gone, so the batches that they worked on are begun again.
+ */
 static void take_over(struct leat_loader *l)
 {
     engine_init_sync(l);
@@ -54,7 +54,7 @@ void engine_enter(struct leat_loader *l)
 {
     pid_t me = getpid(), owner = atomic_load(&l->pid);
     while (owner != me) {
-        /* One thread of the child takes over; others that come meanwhile wait for it. */
+        /* One thread of the child does it, others wait. */
         if (owner != -me && atomic_compare_exchange_strong(&l->pid, &owner, -me)) {
             take_over(l);
             atomic_store(&l->pid, me);
@@ -72,7 +72,7 @@ int engine_has_more(const struct leat_loader *l)
     return l->begun && l->next_begin < share_batches(&l->share);
 }
 
-/* One more slot struct, without memory. */
+/* A new slot without memory. */
 static struct slot *make_slot(struct leat_loader *l)
 {
     if (mem_reserve(&l->slots, &l->slots_capacity, l->slots_count + 1, sizeof *l->slots) < 0)
@@ -107,7 +107,8 @@ static int fill_slot(struct leat_loader *l, struct slot *slot)
     return 0;
 }
 
-/* A slot with memory that is in no list; NULL when the budget or the machine has no more. */
+/* Removes a slot from the list of free ones, or gives an empty one memory. NULL: the budget or the
+ * machine has no more. */
 static struct slot *find_slot(struct leat_loader *l)
 {
     struct slot *slot = l->free;
@@ -144,7 +145,7 @@ static uint64_t arena_lacking(const struct leat_loader *l, const struct slot *sl
     return has < l->arena_max_bytes ? l->arena_max_bytes - has : 0;
 }
 
-/* Whether one more batch will fit, as far as the batches so far tell. */
+/* Whether one more batch fits if it is as large as the largest so far. */
 static int fits_budget(const struct leat_loader *l)
 {
     uint64_t bytes = atomic_load(&l->budget.used_bytes);
@@ -221,7 +222,7 @@ void engine_forget_flights(struct leat_loader *l)
     }
 }
 
-/* Without memory, in the list of such slots. */
+/* Frees the memory of a slot. */
 static void empty_slot(struct leat_loader *l, struct slot *slot)
 {
     slot_drop_memory(slot);
@@ -234,8 +235,8 @@ static void empty_slot(struct leat_loader *l, struct slot *slot)
 
 void engine_return_slot(struct leat_loader *l, struct slot *slot)
 {
-    /* Two more than fly: the batch the consumer works on, and the one it still names while it
-     * asks for the next. */
+    /* Two more than fly: the batch that the consumer works on, and the one before it, which its
+     * variables still hold. */
     int in_use = l->resting - l->aside, enough = l->flying + in_use >= l->options.ahead + 2;
     l->held--;
     if (enough && !l->device) {

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Decoders of the formats to come need some stack; the default of 8 MiB would only be counted
- * against limits on address space. */
+/* Enough for decoders; the default of 8 MiB counts against limits on address space. */
 #define STACK_BYTES (1u << 20)
 
 int engine_claim_piece(struct leat_loader *l, struct slot *only, struct slot **ret_slot,
@@ -27,7 +26,7 @@ int engine_claim_piece(struct leat_loader *l, struct slot *only, struct slot **r
     return 1;
 }
 
-/* Takes down what the source says of bad samples; sorted and judged at delivery. */
+/* Collects the bad samples of a piece; they are handled at delivery. */
 struct piece_report {
     struct source_report base;
     struct leat_loader *loader;
@@ -90,7 +89,7 @@ uint64_t engine_lay_out(struct leat_loader *l, struct slot *slot)
     return t1 - t0;
 }
 
-/* The rows, copied: all at once where there is no gap. */
+/* Copies the rows: in one piece when there are no gaps. */
 static int copy_rows(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     const struct slot_layout *layout = &l->layout;
@@ -105,7 +104,7 @@ static int copy_rows(struct leat_loader *l, struct slot *slot, struct leat_err *
     return failed;
 }
 
-/* The rows, gathered there: only their indices are copied. */
+/* Copies the indices, and gathers the rows on the device. */
 static int gather_rows_there(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     const struct slot_layout *layout = &l->layout;
@@ -129,10 +128,9 @@ int engine_copy_to_device(struct leat_loader *l, struct slot *slot, struct leat_
     return failed;
 }
 
-/* All pieces are made. Who made the last one lays the batch out: the others go on with the batches
- * after it, so the copying is shared batch by batch. A batch with bad samples is laid out by next()
- * after the repair; and so is one that is too large to be laid out twice. The same holds for the
- * copy to a device. */
+/* All pieces are made. The thread that made the last one pads or joins the variable fields, while
+ * the others go on with the next batches. A batch with bad samples is left to next(), and so is one
+ * that is too large to be laid out twice. The same holds for the copy to a device. */
 static uint64_t finish_flight(struct leat_loader *l, struct slot *slot)
 {
     int later = slot->bad_count || slot->bad_lost || l->alone;
@@ -152,7 +150,7 @@ uint64_t engine_make_piece(struct leat_loader *l, struct slot *slot, int64_t pie
     int64_t first = piece * l->piece, left = slot->batch.samples - first;
     size_t count = (size_t)(left < l->piece ? left : l->piece);
     pthread_mutex_unlock(&l->lock);
-    if (l->device) /* what lay here may still be on its way */
+    if (l->device) /* the copy of what lay here may still run */
         device_slot_read(l->device, &slot->device);
     uint64_t t0 = clock_now_ns();
     find_indices(l, slot, first, count);
@@ -195,7 +193,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* The process's signals are for the threads that expect them: the new one blocks all. */
+/* Signals of the process are not for this thread: block all. */
 static int start_thread(struct engine_thread *thread)
 {
     sigset_t all, before;
@@ -221,7 +219,7 @@ void engine_start_threads(struct leat_loader *l)
         struct engine_thread *thread = &l->threads[l->started];
         *thread = (struct engine_thread){.loader = l, .number = l->started};
         if (start_thread(thread) < 0)
-            return; /* with fewer, or none: next() does what is left to do */
+            return; /* with fewer threads, or none: next() does the rest */
         l->started++;
     }
 }

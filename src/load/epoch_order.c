@@ -1,7 +1,7 @@
 /* epoch_order.c: see epoch_order.h. */
 #include "load/epoch_order.h"
 
-/* Streams of random_at(), so that no two uses of one key meet. */
+/* Streams of random_at(): each use of a key has its own. */
 enum { STREAM_SEQUENCE = 1, STREAM_WINDOW, STREAM_TAIL, STREAM_TAIL_PLACE };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -9,7 +9,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The short block at the end of the data comes between two groups, not always at the end. */
+/* The short block at the end of the data comes between two groups, at a random place. */
 static int64_t place_tail(const struct epoch_order *s)
 {
     int64_t group = s->block * s->mix, full = s->count / s->block * s->block;
@@ -34,11 +34,11 @@ void epoch_order_init(struct epoch_order *s, enum leat_order order, int64_t coun
     s->tail_at = place_tail(s);
 }
 
-/* Positions that one window (or group of blocks) covers, and what of a request falls into it. */
+/* One window (or group of blocks), and the part of a request that falls into it. */
 struct part {
-    int64_t number, from, length; /* the window: which, its first position, its size */
-    int64_t skip;                 /* positions of it before the request */
-    size_t some;                  /* positions of it in the request */
+    int64_t number, from, length; /* the window: its number, first position and size */
+    int64_t skip;                 /* positions of the window before the request */
+    size_t some;                  /* positions of the window in the request */
 };
 
 static struct part part_of(int64_t position, size_t count, int64_t size, int64_t end)
@@ -65,7 +65,7 @@ static void fill_window(const struct epoch_order *s, int64_t first, size_t count
     }
 }
 
-/* Positions of the full blocks alone: groups of `mix` blocks, shuffled within. */
+/* Positions of the full blocks: groups of `mix` blocks, shuffled within. */
 static void fill_groups(const struct epoch_order *s, int64_t first, size_t count, int64_t *indices)
 {
     int64_t blocks[ORDER_MAX_MIX];
@@ -127,7 +127,7 @@ void epoch_order_fill(const struct epoch_order *s, int64_t first, size_t count,
 void share_init(struct share *s, int64_t count, int64_t first, int64_t batch_size, int64_t rank,
                 int64_t world_size, int drop_last)
 {
-    /* A step of more than the data is all tail; the product may not even fit. */
+    /* A step larger than the data is all tail; the product may overflow. */
     int64_t left = count - first, step;
     if (__builtin_mul_overflow(batch_size, world_size, &step))
         step = INT64_MAX;

@@ -1,19 +1,19 @@
-/* epoch_order.h: which sample comes when, for whom.
+/* epoch_order.h: the index of every position of an epoch, and which positions a rank has.
  *
- * Two pure functions, both at random access, so that any thread can make any part of any batch and
- * a state is a single number:
+ * Two pure functions with random access, so that any thread can make any part of any batch, and a
+ * state is a single number:
  *
- *     sampler   position in the epoch's sequence  ->  index of the sample
- *     share     (rank, place in the rank's epoch) ->  position in the sequence
+ *     epoch_order   position in the epoch's sequence    ->  index of the sample
+ *     share         (rank, place in the rank's epoch)   ->  position in the sequence
  *
  * A step takes world_size x batch_size positions, in order; rank r has the r-th batch_size of them:
  *
  *     positions   | r0 r0 r0 | r1 r1 r1 | r0 r0 r0 | r1 r1 r1 | r0 r0 | r1 |
  *                 |------- step 0 ------|------- step 1 ------|-- the tail -|
  *
- * The tail is split evenly, so that all ranks have the same number of batches unless fewer than
- * world_size samples are left. What is left after any step is a range of positions, whatever the
- * world and the batch size were: that is what makes a state portable.
+ * The tail is split evenly, so all ranks have the same number of batches unless fewer than
+ * world_size samples are left. What remains after any step is a range of positions, whatever the
+ * world and the batch size: a state works with another number of ranks.
  */
 #ifndef LEAT_LOAD_EPOCH_ORDER_H
 #define LEAT_LOAD_EPOCH_ORDER_H
@@ -42,7 +42,7 @@ void epoch_order_fill(const struct epoch_order *s, int64_t first, size_t count,
                       int64_t *ret_indices);
 
 struct share {
-    int64_t first; /* position at which this share begins: where a state stood, or 0 */
+    int64_t first; /* position at which this share begins: that of a state, or 0 */
     int64_t batch_size, world_size, rank;
     int64_t steps;   /* whole ones */
     int64_t samples; /* of the rank, tail included */
@@ -55,14 +55,14 @@ void share_init(struct share *s, int64_t count, int64_t first, int64_t batch_siz
 
 int64_t share_batches(const struct share *s);
 
-/* Samples of the rank's batch `number`. */
+/* Samples in the rank's batch `number`. */
 int64_t share_batch_samples(const struct share *s, int64_t number);
 
-/* The position of the rank's sample `place` (0 to samples - 1). Within a batch, places that follow
- * each other have positions that follow each other. */
+/* The position of the rank's sample `place` (0 to samples - 1). Consecutive places of a batch have
+ * consecutive positions. */
 int64_t share_position(const struct share *s, int64_t place);
 
-/* What all ranks have delivered when each has delivered `batches`. */
+/* Positions that all ranks have delivered when each has delivered `batches`. */
 int64_t share_delivered(const struct share *s, int64_t batches);
 
 #endif

@@ -1,4 +1,4 @@
-/* loader.c: the public calls that make, run and end a loader; the idea is at engine.h. */
+/* loader.c: the public calls that make, run and close a loader; see engine.h for the design. */
 #include "load/engine.h"
 
 #include "base/clock.h"
@@ -59,7 +59,7 @@ void leat_loader_close(struct leat_loader *l)
     l->closed = 1;
     for (size_t i = 0; i < l->slots_count; i++)
         if (l->slots[i]->state != SLOT_HELD)
-            slot_free(l->slots[i]); /* the others free themselves in leat_batch_unref() */
+            slot_free(l->slots[i]); /* those that are held free themselves in leat_batch_unref() */
     l->slots_count = 0;
     pthread_mutex_unlock(&l->lock);
     engine_unref(l);
@@ -68,8 +68,8 @@ void leat_loader_close(struct leat_loader *l)
 /* ---- beginning --------------------------------------------------------------------------------
  */
 
-/* The next batch is the first one after `at`. From here on the loader is of the state's order:
- * later epochs and states follow it. Lock held, nothing flies. */
+/* The next batch is the first one after `at`. The loader takes over the order of that state, also
+ * for later epochs. Lock held, no flights. */
 static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
 {
     struct leat_loader_options *o = &l->options;
@@ -81,7 +81,7 @@ static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
     l->epoch = at->epoch;
     epoch_order_init(&l->epoch_order, (enum leat_order)at->order, l->source->count, at->seed,
                      at->epoch, at->block, at->mix, at->window);
-    /* A lone rank's spare samples are the end of the sequence, for whoever goes on. */
+    /* What a single rank took from the end is gone for all that continue. */
     int folds = at->world_size == 1 && !at->drop_last;
     l->end = folds ? at->end - at->spare : at->end;
     l->spare = folds ? 0 : at->spare;
@@ -91,7 +91,7 @@ static void stand_at(struct leat_loader *l, const struct leat_loader_state *at)
     l->next_begin = l->next_deliver = l->next_submit = 0;
 }
 
-/* Whether `at` is where an epoch begins that follows the last one, in the same order. */
+/* Whether `at` begins the epoch that follows the last one, in the same order. */
 static int follows_on(const struct leat_loader *l, const struct leat_loader_state *at)
 {
     const struct leat_loader_options *o = &l->options;
@@ -161,16 +161,16 @@ int leat_loader_state(const struct leat_loader *l, struct leat_loader_state *ret
 {
     if (l->options.order == LEAT_ORDER_GIVEN)
         return err_set(err, -LEAT_E_USAGE,
-                       "The order is the caller's, so where it stands is the caller's to keep.");
+                       "The caller gives the order, so the caller keeps its state.");
     *ret_state = l->next_begun ? l->before : state_now(l);
     if (l->over)
         ret_state->position = l->source->count;
     return 0;
 }
 
-/* The consumer has the last batch of an epoch, and the one before it was followed by this: the
- * first batches of the one after it are made while that batch is in use. What was lent may be
- * written to between two epochs. Lock held. */
+/* Begins the next epoch when the consumer has the last batch of this one and epochs have followed
+ * each other so far. Not if the rows are memory of the caller, who may write to it between two
+ * epochs. Lock held. */
 static void begin_next_epoch(struct leat_loader *l)
 {
     if (!l->follows || l->next_begun || l->flying || engine_has_more(l) || l->source->lent ||
@@ -183,8 +183,8 @@ static void begin_next_epoch(struct leat_loader *l)
     engine_begin_flights(l);
 }
 
-/* Whether this loader may go on for the one that saved. Shares of another shape end elsewhere, and
- * only the rank itself knows what it took from the end of its own. */
+/* Whether this loader may continue the epoch of that state. Shares of another shape end elsewhere,
+ * and only the rank itself knows what it took from the end of its own. */
 static int check_skipped(const struct leat_loader *l, const struct leat_loader_state *s,
                          struct leat_err *err)
 {
@@ -197,9 +197,9 @@ static int check_skipped(const struct leat_loader *l, const struct leat_loader_s
     return err_set(
         err, -LEAT_E_USAGE,
         "The state is of rank %d of %d in the middle of an epoch that skips bad samples, "
-        "with batches of %lld: samples may come twice when another rank, world or batch "
-        "size goes on. Finish the epoch with the same, each rank with its own state, or "
-        "start the next one.",
+        "with batches of %lld: another rank, world or batch size may get samples twice. "
+        "Finish the epoch with the same ones, each rank with its own state, or start the "
+        "next epoch.",
         s->rank, s->world_size, (long long)s->batch_size);
 }
 
@@ -216,12 +216,13 @@ int leat_loader_resume(struct leat_loader *l, const struct leat_loader_state *st
                        (long long)state->samples, (long long)l->source->count);
     if (l->options.order == LEAT_ORDER_GIVEN || state->order >= LEAT_ORDER_GIVEN)
         return err_set(err, -LEAT_E_USAGE,
-                       "The order is the caller's, so where it stands is the caller's to keep.");
+                       "The caller gives the order, so the caller keeps its state.");
     if (state->position < 0 || state->position > state->samples || state->spare < 0 ||
         state->end < 0 || state->end > state->samples || state->spare > state->end ||
         state->batch_size < 1 || state->world_size < 1 || state->block < 1 || state->window < 1 ||
         state->mix < 1 || state->mix > ORDER_MAX_MIX || state->block > INT64_MAX / ORDER_MAX_MIX)
-        return err_set(err, -LEAT_E_CORRUPT, "The state is damaged: its numbers do not fit.");
+        return err_set(err, -LEAT_E_CORRUPT,
+                       "The state is damaged: its numbers contradict each other.");
     int failed = check_skipped(l, state, err);
     if (failed < 0)
         return failed;
@@ -283,7 +284,7 @@ static int wait_ready(struct leat_loader *l, const struct deadline *p)
     return -pthread_cond_timedwait(&l->ready, &l->lock, &p->until);
 }
 
-/* Nothing flies although there is more to come: no slot could be had. */
+/* There is no flight although batches remain: no slot could be had. */
 static int no_slot(struct leat_loader *l, struct leat_err *err)
 {
     if (l->device_err.text[0] && !l->held)
@@ -296,17 +297,17 @@ static int no_slot(struct leat_loader *l, struct leat_err *err)
     l->stats.full++;
     return err_set(err, -LEAT_E_FULL,
                    "All %lld batches that fit into the memory budget of %.1f MiB are still held: "
-                   "let go of some, copy what is to be kept, or raise the budget.",
+                   "release some, keep copies instead, or raise the budget.",
                    (long long)l->held, (double)l->options.memory_bytes / (1 << 20));
 }
 
-/* Lock held. 1: the first flight is finished. 0: there is none left. */
+/* Lock held. 1: the first flight is finished. 0: no batch is left. */
 static int await_flight(struct leat_loader *l, const struct deadline *p, struct leat_err *err)
 {
     for (;;) {
         if (atomic_load(&l->stopped))
             return err_set(err, -ECANCELED, "The loader was stopped.");
-        if (l->next_begun) /* what flies is not of this epoch */
+        if (l->next_begun) /* the flights are of the next epoch */
             return 0;
         engine_begin_flights(l);
         struct slot *slot = l->flights;
@@ -336,7 +337,7 @@ static int count_ready(const struct leat_loader *l)
     return ready;
 }
 
-/* Lock held. Takes the first flight when it is finished, and keeps the books of waiting. */
+/* Lock held. Takes the first flight when it is finished, and counts the waiting. */
 static int take_next(struct leat_loader *l, const struct deadline *p, struct slot **ret_slot,
                      struct leat_err *err)
 {
@@ -352,7 +353,7 @@ static int take_next(struct leat_loader *l, const struct deadline *p, struct slo
     l->stats.ready_sum += (uint64_t)ready;
     *ret_slot = engine_take_flight(l);
     l->next_deliver++;
-    if (!l->alone) /* the threads go on while the consumer works */
+    if (!l->alone) /* threads continue while the consumer works */
         engine_begin_flights(l);
     report_batch(l, *ret_slot, ready);
     return 1;
@@ -371,21 +372,22 @@ static void count_delivered(struct leat_loader *l, const struct slot *slot)
         l->arena_max_bytes = arena_bytes;
 }
 
-/* The copy that the batch's thread did not enqueue: bad samples were in the way, or the last
- * consumer of the slot captured a graph when it let go. Lock not held. */
+/* The copy that no thread enqueued: the batch has bad samples, or its slot was released during the
+ * capture of a CUDA graph. Lock not held. */
 static int copy_late(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     if (device_slot_settle(l->device, &slot->device, slot->device.handed_on) == -EAGAIN)
         return err_set(
             err, -EAGAIN,
-            "The next batch's memory was let go of while a CUDA graph was captured: take "
+            "The memory of the next batch was released while a CUDA graph was captured: take "
             "batches outside the capture.");
     int failed = engine_copy_to_device(l, slot, err);
     slot->copied = !failed;
     return failed;
 }
 
-/* What is left to do for a batch that was taken. Lock held at call and return, not between. */
+/* The rest of the work on a batch that was taken. Lock held at call and return, released between.
+ */
 static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_err *err)
 {
     int failed = 0;
@@ -408,14 +410,14 @@ static int finish_batch(struct leat_loader *l, struct slot *slot, struct leat_er
     return slot->arena.refused ? -ENOMEM : failed;
 }
 
-/* A batch does not fit into the budget. It is made again without any others; if that was tried, the
- * consumer's batches are in the way, or it is too large. Lock held. 0: on with the next one. */
+/* A batch does not fit into the budget. It is made again alone; if that was tried, the batches that
+ * the consumer holds are too many, or this one is too large. Lock held. 0: try the next one. */
 static int does_not_fit(struct leat_loader *l, struct slot *slot, const struct deadline *p,
                         struct leat_err *err)
 {
     double budget_mib = (double)l->options.memory_bytes / (1 << 20);
     engine_start_over(l, slot);
-    int tried = l->alone && l->held == l->alone_held; /* nothing was let go meanwhile */
+    int tried = l->alone && l->held == l->alone_held; /* and nothing was released since */
     l->alone = 1;
     l->alone_held = l->held;
     if (!tried)
@@ -436,8 +438,7 @@ static int does_not_fit(struct leat_loader *l, struct slot *slot, const struct d
     l->stats.full++;
     return err_set(err, -LEAT_E_FULL,
                    "The next batch does not fit into the memory budget of %.1f MiB beside the %lld "
-                   "that are still held: let go of some, copy what is to be kept, or raise the "
-                   "budget.",
+                   "that are still held: release some, keep copies instead, or raise the budget.",
                    budget_mib, (long long)l->held);
 }
 
@@ -450,7 +451,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
     if (l->device && !device_usable(l->device))
         return err_set(err, -LEAT_E_USAGE,
                        "This loader delivers to cuda:%d and was made before a fork: CUDA cannot be "
-                       "used in the child. Make it there, in a process that is spawned.",
+                       "used in the child. Make the loader in a spawned process.",
                        l->device->ordinal);
     struct deadline deadline = deadline_of(timeout_ms);
     struct slot *slot;
@@ -463,7 +464,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
         size_t listed = l->errors_count;
         failed = finish_batch(l, slot, err);
         if (slot->arena.refused) {
-            l->spare = spare; /* what was repaired is repaired again */
+            l->spare = spare; /* bad samples are handled again */
             l->stats.errors = errors;
             l->errors_count = listed;
             if ((got = does_not_fit(l, slot, &deadline, err)) < 0)
@@ -483,7 +484,7 @@ int leat_loader_next(struct leat_loader *l, int timeout_ms, struct leat_batch **
             got = failed;
             break;
         }
-        /* Every sample of it was left out, or taken for an earlier batch: on to the next one. */
+        /* All its samples were left out, or taken for an earlier batch: try the next one. */
     }
     l->over = !got;
     if (got > 0)
@@ -528,7 +529,7 @@ void leat_batch_unref(struct leat_batch *batch)
     pthread_mutex_lock(&l->lock);
     if (l->closed) {
         slot_free(slot);
-    } else if (slot->state == SLOT_HELD) { /* else a child's engine_enter() just took it back */
+    } else if (slot->state == SLOT_HELD) { /* else engine_enter() of a child has just freed it */
         engine_return_slot(l, slot);
         pthread_cond_broadcast(&l->ready);
     }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The calls below change nothing that a caller can see, but the lock is a lock. */
+/* const for the caller, but the lock changes. */
 static struct leat_loader *enter(const struct leat_loader *loader)
 {
     struct leat_loader *l = (struct leat_loader *)loader;
@@ -91,7 +91,7 @@ static void tell_engine(const struct leat_loader *l)
     recorder->engine(recorder_id(l), &info);
 }
 
-/* What was added since the last time, so that several engines of one loader make one sum. */
+/* The growth since the last report, so that several engines of one loader add up. */
 void report_stages(struct leat_loader *l)
 {
     if (l->options.recorder_loader <= 0 || !recorder->recording())

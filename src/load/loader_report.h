@@ -1,11 +1,11 @@
-/* loader_report.h: where a loader's figures for `leat run` go. */
+/* loader_report.h: the recorder that receives the figures of loaders. */
 #ifndef LEAT_LOAD_LOADER_REPORT_H
 #define LEAT_LOAD_LOADER_REPORT_H
 
 #include "record/recorder_calls.h"
 
-/* To the recorder behind these calls; without it, to the one of the same library. To be called
- * once, before any loader is made. */
+/* Sets the recorder; the default is the one linked into the same library. To be called once, before
+ * any loader is made. */
 void loader_report_to(const struct leat_recorder_calls *calls);
 
 #endif

@@ -1,20 +1,19 @@
-/* options.c: what was asked for, made definite: every default is chosen here, once, with its
- * reason, and what cannot work is refused with a sentence. */
+/* options.c: every default of a loader with its reason; options that cannot work are refused. */
 #include "load/engine.h"
 
 #include "base/cgroup.h"
 
 #include <unistd.h>
 
-/* A piece of work: long beside the two lockings it costs (some 0.1 us), short beside the making of
- * a batch, so that the threads end it together. */
+/* A piece of work: long beside the two lockings that it costs (0.1 us), short beside a batch, so
+ * that the threads finish a batch together. */
 #define PIECE_NS       50000.0
 #define PIECE_LEAST_NS 5000.0
 
-/* Ahead of the consumer by default. Batches that are dear to make vary, and a store of them bridges
- * that. Batches that are only copied come as fast as memory goes, and a store of them only drives
- * each other out of the caches: 64 sequences of 2048 tokens, 1 MiB, took 2.5 us a sequence with 16
- * batches ahead, 1.4 us with two (one thread, 1.25 MiB of L2). */
+/* Default of `ahead`. Batches that are expensive to make vary in time, and some ahead bridge that.
+ * Batches that are only copied do not, and many ahead push each other out of the caches: 64
+ * sequences of 2048 tokens, 1 MiB, took 2.5 us per sequence with 16 batches ahead, 1.4 us with two
+ * (one thread, 1.25 MiB of L2). */
 #define AHEAD_BYTES      (64u << 20)
 #define AHEAD_BYTES_FAST (2u << 20)
 #define FAST_BATCH_NS    1e6
@@ -23,23 +22,23 @@
 #define AHEAD_LIMIT      1024
 #define AHEAD_BURSTS     64
 
-/* QUASI by default: blocks of about a megabyte, the size at which disks and networks read at full
- * speed, sixteen of them mixed. */
+/* Default of QUASI: blocks of about a megabyte, at which disks and networks reach full speed,
+ * sixteen of them mixed. */
 #define BLOCK_BYTES    (1u << 20)
 #define MIX_BLOCKS     16
 
 #define WINDOW_SAMPLES 4096
 
-/* Samples that are asked for their length to guess what one takes, and what is taken for it where
- * the source cannot tell. */
+/* Samples that are asked for their length to estimate the size of one; the estimate when the source
+ * cannot tell. */
 #define ASKED_SAMPLES 64
 #define GUESSED_BYTES (16u << 10)
 
-/* What this process may use: the machine, or what affinity and cgroups leave of it. */
+/* Cores and memory that affinity and cgroups allow. */
 static void ask_machine(struct leat_loader *l)
 {
     struct cgroup_info limits = {.cpus = 1, .memory_limit_bytes = -1};
-    cgroup_read("/", &limits); /* out of memory, one core it is */
+    cgroup_read("/", &limits); /* when it fails: one core */
     l->cores = limits.cpus;
     l->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (limits.memory_limit_bytes >= 0 && (uint64_t)limits.memory_limit_bytes < l->machine_bytes)
@@ -53,12 +52,10 @@ static int settle_threads(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE, "threads must be %d to %d, not %d.", LEAT_THREADS_NONE,
                        ENGINE_MOST_THREADS, o->threads);
     if (o->threads == LEAT_THREADS_NONE && o->no_help)
-        return err_set(err, -LEAT_E_USAGE,
-                       "Without threads and without help nobody is left to "
-                       "make batches.");
+        return err_set(err, -LEAT_E_USAGE, "no_help needs at least one thread.");
     if (o->autotune < -1 || o->autotune > 1)
         return err_set(err, -LEAT_E_USAGE, "autotune must be -1, 0 or 1, not %d.", o->autotune);
-    if (o->autotune == 0) /* who names a number means it */
+    if (o->autotune == 0) /* an explicit count disables autotune */
         o->autotune = o->threads == 0 ? 1 : -1;
     if (o->threads == 0)
         o->threads = l->cores >= 2 ? (int)l->cores - 1 : 1;
@@ -68,7 +65,7 @@ static int settle_threads(struct leat_loader *l, struct leat_err *err)
     return 0;
 }
 
-/* What a sample takes in one variable field, about. */
+/* Estimated bytes of a sample in one variable field. */
 static uint64_t variable_bytes(const struct leat_loader *l, uint32_t f)
 {
     struct leat_source *source = l->source;
@@ -86,7 +83,7 @@ static uint64_t variable_bytes(const struct leat_loader *l, uint32_t f)
     return bytes < 1e12 ? (uint64_t)bytes : (uint64_t)1e12;
 }
 
-/* What a sample takes in the batch, about. */
+/* Estimated bytes of a sample in the batch. */
 static uint64_t sample_bytes(const struct leat_loader *l)
 {
     uint64_t bytes = 1;
@@ -105,13 +102,12 @@ static int usual_ahead(const struct leat_loader *l)
     if (slot_bytes < l->slot_bytes)
         slot_bytes = l->slot_bytes;
     uint64_t fit = bytes / slot_bytes;
-    if (slot_bytes > AHEAD_BYTES) /* one in the make beside the one in use: all threads share it */
+    if (slot_bytes > AHEAD_BYTES) /* huge batches: prefetch one */
         return 1;
     return fit < AHEAD_LEAST ? AHEAD_LEAST : fit > AHEAD_MOST ? AHEAD_MOST : (int)fit;
 }
 
-/* Takes the source over to the device, where that was asked for and leaves memory for some batches.
- */
+/* Copies the source to the device if that was asked for and leaves memory for some batches. */
 static int settle_rows(struct leat_loader *l, uint64_t *most_bytes, struct leat_err *err)
 {
     uint64_t rows_bytes = l->options.resident ? device_rows_bytes(l->source) : 0;
@@ -125,7 +121,7 @@ static int settle_rows(struct leat_loader *l, uint64_t *most_bytes, struct leat_
     return 0;
 }
 
-/* Opens the device, and lets its memory limit the slots as the budget does. */
+/* Opens the device; its memory limits the slots as the budget does. */
 static int settle_device(struct leat_loader *l, struct leat_err *err)
 {
     struct leat_loader_options *o = &l->options;
@@ -142,7 +138,7 @@ static int settle_device(struct leat_loader *l, struct leat_err *err)
     uint64_t most_bytes = l->device->most_bytes;
     if ((failed = settle_rows(l, &most_bytes, err)) < 0)
         return failed;
-    if (l->rows.memory) /* with their indices */
+    if (l->rows.memory) /* and their indices */
         slot_bytes = l->layout.bytes;
     uint64_t fit = most_bytes / slot_bytes;
     if (fit < 2)
@@ -222,7 +218,8 @@ static int settle_ranks(struct leat_loader *l, struct leat_err *err)
     return 0;
 }
 
-/* Samples of a piece: PIECE_NS of work, or less so that a batch has some pieces for each thread. */
+/* Samples of a piece: PIECE_NS of work, or less so that each thread has several pieces of a batch.
+ */
 static void settle_piece(struct leat_loader *l)
 {
     double sample_ns = l->source->sample_ns > 1 ? l->source->sample_ns : 1;
@@ -231,10 +228,10 @@ static void settle_piece(struct leat_loader *l)
     double piece = fair < least ? least : fair > most ? most : fair;
     l->piece = piece < 1 ? 1 : piece > PIECE_MOST_SAMPLES ? PIECE_MOST_SAMPLES : (int64_t)piece;
     if (l->piece > 16)
-        l->piece -= l->piece % 16; /* two threads seldom share a cache line */
+        l->piece -= l->piece % 16; /* so that two threads seldom share a cache line */
 }
 
-/* More batches ahead than AHEAD_BURSTS bridge nothing that fewer do not. */
+/* More batches ahead than AHEAD_BURSTS do not help. */
 static void settle_pace(struct leat_loader *l)
 {
     const struct leat_loader_options *o = &l->options;
@@ -253,11 +250,11 @@ int options_settle(struct leat_loader *l, struct leat_err *err)
         return err_set(err, -LEAT_E_USAGE, "batch_size must be positive, not %lld.",
                        (long long)o->batch_size);
     if ((unsigned)o->on_error > LEAT_ERROR_REPLACE || (unsigned)o->when_full > LEAT_FULL_WAIT)
-        return err_set(err, -LEAT_E_USAGE, "on_error or when_full is none of the known ones.");
+        return err_set(err, -LEAT_E_USAGE, "on_error or when_full has an invalid value.");
     int failed = settle_threads(l, err);
     if (!failed)
         failed = layout_init(&l->layouts, l->source, &o->layout, o->layouts, err);
-    o->layouts = NULL; /* the caller's */
+    o->layouts = NULL; /* points to the caller's */
     if (!failed)
         failed = settle_memory(l, err);
     if (!failed)

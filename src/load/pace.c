@@ -8,26 +8,29 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* Shares of the window's time. Below a hundredth nobody gains by more threads. The two bounds on
- * waits and on busy threads lie apart, so that one more and one less do not call for each other. */
+/* Shares of the time of a window. Waits below a hundredth do not matter. The two bounds on waits
+ * and on busy threads are apart, so that one more thread and one less do not alternate. */
 #define WAITS      0.02 /* the consumer waits */
 #define WAITS_NOT  0.01
-#define BUSY       0.80 /* of the threads' time: they have no pause worth the name */
+#define BUSY       0.80 /* of the threads' time: they have no pauses */
 #define WOULD_REST 0.60 /* of the time of one thread less: it would still have pauses */
 
-/* A thread more is worth it when it takes away a third of the wait that it could: of T threads and
- * the helping consumer it makes one part in T + 2. */
+/* A thread more is kept when it removes a third of the wait that it could: one part in T + 2 with T
+ * threads and the helping consumer. */
 #define HELPS           3.0
 
-#define STARVED_WINDOWS 2 /* before one more */
-#define RESTED_WINDOWS  4 /* before one less: evaluation and checkpoints look like rest */
-#define PATIENCE        8 /* windows before what did not help is tried again; doubles each time */
+#define STARVED_WINDOWS 2 /* before one thread more */
+#define RESTED_WINDOWS                                                                             \
+    4 /* before one thread less: evaluation and checkpoints look like idle threads */
+#define PATIENCE                                                                                   \
+    8 /* windows before a change that did not help is tried again; doubles each time               \
+       */
 #define PATIENCE_MOST   1024
-#define THREADS_WAITING 64 /* at the most, where they only wait */
+#define THREADS_WAITING 64 /* limit on threads that only wait */
 
 #define WINDOW_BATCHES  8
-#define WINDOW_DOUBLES  4 /* calm windows after which they get twice as long */
-#define WINDOW_MOST     6 /* times */
+#define WINDOW_DOUBLES  4 /* windows without a wish after which they become twice as long */
+#define WINDOW_MOST     6 /* doublings */
 #define WINDOW_LEAST_NS (20 * NS_PER_MS)
 
 const char *pace_text(enum pace_reason reason)
@@ -57,21 +60,21 @@ int64_t pace_window(const struct pace *p)
 {
     int doubles = p->trial != PACE_WANT_NOTHING
                       ? 1
-                      : p->calm / WINDOW_DOUBLES; /* a trial is judged on some more */
+                      : p->calm / WINDOW_DOUBLES; /* a change is judged on a longer one */
     return (int64_t)WINDOW_BATCHES << (doubles < WINDOW_MOST ? doubles : WINDOW_MOST);
 }
 
 static int change(struct pace *p, enum pace_want trial, enum pace_reason why)
 {
     p->trial = trial;
-    p->settling = trial != PACE_WANT_NOTHING; /* the window in which it happens is of both */
+    p->settling = trial != PACE_WANT_NOTHING; /* the window of the change is part old, part new */
     p->asked = p->calm = 0;
     p->why = why;
     p->changes++;
     return 1;
 }
 
-/* Does what was asked for often enough, to be judged by the wait that it takes away. */
+/* Makes the change; its effect on the wait is judged later. */
 static int try_out(struct pace *p, enum pace_want want, double step_ns, double wait_ns)
 {
     double could = step_ns / (p->threads + 2);
@@ -92,7 +95,7 @@ static int try_out(struct pace *p, enum pace_want want, double step_ns, double w
     return 0;
 }
 
-/* What did not help is left alone for longer each time. */
+/* Undoes a change. Each time the next try comes later. */
 static int take_back(struct pace *p, enum pace_want trial, enum pace_reason why)
 {
     p->threads += trial == PACE_WANT_LESS ? 1 : trial == PACE_WANT_MORE ? -1 : 0;
@@ -103,7 +106,7 @@ static int take_back(struct pace *p, enum pace_want trial, enum pace_reason why)
     return change(p, PACE_WANT_NOTHING, why);
 }
 
-/* The last change has had a window to itself. */
+/* Judges the last change by a window of its own. */
 static int judge(struct pace *p, double step_ns, double wait_ns)
 {
     enum pace_want trial = p->trial;
@@ -118,21 +121,20 @@ static int judge(struct pace *p, double step_ns, double wait_ns)
     return 0;
 }
 
-/* What a window asks for, by its shares of the time: the consumer's wait, the threads' work, and
- * their CPU time. */
+/* What the shares of a window call for: the consumer's wait, the threads' work and their CPU time.
+ */
 static enum pace_want want_of(struct pace *p, double wait, double busy, double cpu)
 {
     double threads = p->threads;
     if (wait > WAITS && busy >= BUSY * threads) {
-        /* Threads that compute must find a core beside the consumer's; a tenth is for what the
-         * clocks miss. */
+        /* Threads that compute need a core beside the consumer's; a tenth for what clocks miss. */
         if (cpu * (threads + 1) / threads > p->cores + 0.1) {
             p->why = PACE_CORES;
             return PACE_WANT_NOTHING;
         }
         return p->threads < p->threads_most ? PACE_WANT_MORE : PACE_WANT_NOTHING;
     }
-    /* What was waited for could have been made while threads had a rest. */
+    /* The batches waited for could have been made while threads were idle. */
     if (wait > WAITS && wait <= threads - busy && p->ahead < p->ahead_most)
         return PACE_WANT_AHEAD;
     if (wait < WAITS_NOT && busy < WOULD_REST * (threads - 1))
@@ -164,7 +166,7 @@ int pace_decide(struct pace *p, const struct pace_sample *s)
         want = PACE_WANT_NOTHING;
     p->asked = want == p->want ? p->asked + 1 : 1;
     p->want = want;
-    /* Whoever wants something is looked at closely. */
+    /* Short windows while there is a wish. */
     p->calm = want == PACE_WANT_NOTHING ? p->calm + 1 : 0;
     if (p->asked >= enough[want])
         return try_out(p, want, step_ns, wait * step_ns);
@@ -176,9 +178,9 @@ int pace_decide(struct pace *p, const struct pace_sample *s)
 /* ---- the engine's windows ----------------------------------------------------------------------
  */
 
-/* What a thread has had of a core, and what it was ready for: "cpu_ns delay_ns slices". A thread
- * that queues for a core behind other programs does not wait for storage, and more of them would
- * only take cores from those. Without that file, its CPU time alone. */
+/* Time that a thread ran or queued for a core: "cpu_ns delay_ns slices". A thread that queues
+ * behind other programs does not wait for storage, and more threads would only take cores from
+ * those. Without that file, its CPU time. */
 static uint64_t wanted_ns(const struct engine_thread *thread)
 {
     char path[64], text[128];
@@ -219,7 +221,7 @@ static struct pace_sample counters(const struct leat_loader *l)
                                 .cpu_ns = threads_wanted_ns(l)};
 }
 
-/* Counters may fall: the threads of a forked child start at none. */
+/* Counters may fall: the threads of a forked child start at 0. */
 static void add_growth(uint64_t *sum, uint64_t from, uint64_t to)
 {
     *sum += to > from ? to - from : 0;
@@ -252,7 +254,7 @@ void engine_pace_look(struct leat_loader *l)
     struct pace *p = &l->pace;
     p->left = pace_window(p);
     if (p->part.elapsed_ns + clock_now_ns() - p->start.elapsed_ns < WINDOW_LEAST_NS)
-        return; /* quick batches: some more of them */
+        return; /* short batches: some more of them */
     engine_pace_pause(l);
     engine_pace_start(l);
     int changed = pace_decide(p, &p->part);
@@ -261,7 +263,7 @@ void engine_pace_look(struct leat_loader *l)
     if (!changed)
         return;
     l->active = p->threads;
-    if (l->options.order != LEAT_ORDER_GIVEN) /* whose indices lie in as many places */
+    if (l->options.order != LEAT_ORDER_GIVEN) /* its indices have a fixed number of places */
         l->options.ahead = p->ahead;
     engine_start_threads(l);
     pthread_cond_broadcast(&l->work);

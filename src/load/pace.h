@@ -1,30 +1,29 @@
 /* pace.h: how many threads a loader needs, and how many batches ahead.
  *
- * Nobody knows beforehand what a sample costs and how fast the consumer takes batches, and both
- * change. So the loader looks at windows of some batches and moves by one step at a time:
+ * The cost of a sample and the speed of the consumer are unknown and change. So the loader measures
+ * windows of some batches and changes one thing at a time:
  *
- *     the consumer waits    every thread busy     one more thread; kept if the wait became shorter,
- *                                                 else taken back, and not tried again for a while
- *                           threads rest          twice as many batches ahead: they come in bursts,
- *                                                 which a store of them bridges; kept if it does
- *     the consumer does     threads mostly rest   one less, down to one; where that makes it wait,
- *     not wait                                    it is taken back in the same way
+ *     the consumer waits    all threads busy      one more thread; kept if the wait became shorter,
+ *                                                 else undone, and not tried again for a while
+ *                           threads idle          twice as many batches ahead, which bridge bursts;
+ *                                                 kept if the wait became shorter
+ *     the consumer does     threads mostly idle   one thread less, down to one; undone in the same
+ *     not wait                                    way if the consumer then waits
  *     else                                        nothing: the windows get longer
  *
  * Threads that compute may use all cores but one, which is the consumer's; threads that wait for
- * storage or a network use none, so there may be more of them than cores. What a thread uses, or
- * queues for, is measured (schedstat), and cores are those of affinity and cgroup.
+ * storage or a network use none, so there may be more of them than cores. What a thread uses or
+ * queues for is measured (schedstat); the cores are those that affinity and cgroup allow.
  *
- * The decision is a function of the windows alone (pace_decide), without clock and lock, so it is
- * tested with invented ones. A settled loader counts down one number a batch, and looks again every
- * some hundred.
+ * The decision is a pure function of the windows (pace_decide), tested with invented ones. A
+ * settled loader decrements one number per batch, and decides every few hundred batches.
  */
 #ifndef LEAT_LOAD_PACE_H
 #define LEAT_LOAD_PACE_H
 
 #include <stdint.h>
 
-/* Why the numbers are what they are: name and the sentence for people. */
+/* Reasons for the present numbers: name and message. */
 #define PACE_REASONS(X)                                                                            \
     X(FIXED, "as it was asked for")                                                                \
     X(START, "one less than the cores; not adapted yet")                                           \
@@ -48,8 +47,8 @@ const char *pace_text(enum pace_reason reason);
 /* What happened in a window. */
 struct pace_sample {
     uint64_t elapsed_ns, batches;
-    uint64_t wait_ns; /* of the consumer, its help included */
-    uint64_t busy_ns; /* of the threads, without the consumer's help */
+    uint64_t wait_ns; /* of the consumer, with the time in which it helped */
+    uint64_t busy_ns; /* of the threads, without that time */
     uint64_t cpu_ns;  /* of the threads, on a core or ready for one */
 };
 
@@ -65,23 +64,23 @@ struct pace {
     int threads, ahead;
     enum pace_reason why;
     uint64_t changes;
-    /* What pace_decide() remembers. */
+    /* State of pace_decide(). */
     enum pace_want want;   /* of the last window */
-    int asked;             /* windows in a row that wanted the same */
-    enum pace_want trial;  /* the last change, while it is being judged */
-    int settling;          /* one more window passes before it is */
-    double before_wait_ns; /* of a batch, before the change */
-    double wanted_ns;      /* by how much it must fall */
+    int asked;             /* windows in a row with the same wish */
+    enum pace_want trial;  /* the last change, while it is judged */
+    int settling;          /* one more window passes before it is judged */
+    double before_wait_ns; /* per batch, before the change */
+    double wanted_ns;      /* how much less it must become */
     int before_ahead;
-    int pause[PACE_WANTS]; /* windows until it is tried again */
+    int pause[PACE_WANTS]; /* windows until it may be tried again */
     int patience[PACE_WANTS];
-    int calm; /* windows without a change */
+    int calm; /* windows without a wish */
 
-    /* The window; of the engine alone. */
-    int64_t left;             /* batches until it is looked at */
-    struct pace_sample part;  /* of it, in epochs that are over */
-    struct pace_sample start; /* the counters where the present epoch's part begins */
-    int running;              /* there is such a part */
+    /* The current window; used by the engine only. */
+    int64_t left;             /* batches until it ends */
+    struct pace_sample part;  /* its part in epochs that are over */
+    struct pace_sample start; /* the counters at the beginning of the current epoch's part */
+    int running;              /* the current epoch has such a part */
 };
 
 void pace_init(struct pace *p, int on, double cores, int threads, int ahead, int ahead_most);

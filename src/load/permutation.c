@@ -4,16 +4,16 @@
 
 #include <math.h>
 
-/* Six rounds of a good mixer pass every test of tests/unit/load/test_permutation.c with room; four
- * are known to suffice with ideal ones (Luby and Rackoff). A small rectangle gives each round few
- * values to mix, and costs nothing in all: it gets more. */
+/* Six rounds of a good mixer pass every test of tests/unit/load/test_permutation.c; four suffice
+ * with ideal ones (Luby and Rackoff). A small rectangle gives each round few values to mix, so it
+ * has more rounds. */
 #define ROUNDS       6
 #define ROUNDS_SMALL 16
 #define SMALL_COUNT  65536
 #define BLOCK        256
-#define LANES        16 /* what is worked on at a time is a multiple of it: two vectors of AVX2 */
+#define LANES        16 /* two vectors of AVX2; blocks are a multiple of it */
 
-/* Into functions compiled for other processors, too. */
+/* Inlined into functions compiled for other processors. */
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 static uint64_t mix64(uint64_t x)
@@ -36,7 +36,7 @@ uint64_t random_at(uint64_t seed, uint64_t a, uint64_t b)
 void permutation_init(struct permutation *p, uint64_t count, uint64_t key)
 {
     uint64_t a = (uint64_t)sqrt((double)count);
-    while (a * a < count) /* sqrt of a double may be one too small, or many for large counts */
+    while (a * a < count) /* sqrt of a double may be too small */
         a++;
     p->count = count;
     p->a = (uint32_t)(a ? a : 1);
@@ -123,7 +123,7 @@ pass_block_avx2(const struct permutation *p, uint32_t *left, uint32_t *right, si
 }
 #endif
 
-/* `some` positions from `first` on; the rest of the last lanes is padding, and thrown away. */
+/* `some` positions from `first` on; the rest of the last lanes is padding. */
 static void fill_block(const struct permutation *p, uint64_t first, size_t some, int64_t offset,
                        int64_t *indices)
 {
@@ -135,7 +135,7 @@ static void fill_block(const struct permutation *p, uint64_t first, size_t some,
         right[i] = r;
         if (++r == p->b) {
             r = 0;
-            l = l + 1 == p->a ? 0 : l + 1; /* beyond the end only in the padding */
+            l = l + 1 == p->a ? 0 : l + 1; /* beyond the end in the padding only */
         }
     }
 #if defined(__x86_64__)

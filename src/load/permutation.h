@@ -1,18 +1,18 @@
 /* permutation.h: a shuffled order that is computed, not stored.
  *
- * A keyed bijection of 0 … n-1: position in, index out, any position at any time, in constant
- * memory. It is a Feistel network over pairs (left, right) of a rectangle a x b that just holds n:
+ * A keyed bijection of 0 … n-1 in constant memory, with random access. It is a Feistel network over
+ * pairs (left, right) of a rectangle a x b that just holds n:
  *
  *     position p  =  left * b + right              0 <= left < a, 0 <= right < b, a, b ~ sqrt(n)
  *     even round:    left  = (left  + F(key, right) scaled to a) mod a
  *     odd round:     right = (right + F(key, left)  scaled to b) mod b
- *     index       =  left * b + right, and again from there while it is n or more
+ *     index       =  left * b + right; repeated from there while it is n or more
  *
- * Each round can be undone, so the whole is a bijection of the rectangle; walking on while the
- * result lies outside makes it one of 0 … n-1. The rectangle exceeds n by less than a + b, so the
- * walk is rare except for tiny n.
+ * Each round is invertible, so the whole is a bijection of the rectangle; repeating it while the
+ * result lies outside makes it one of 0 … n-1. The rectangle exceeds n by less than a + b, so
+ * repeating is rare except for tiny n.
  *
- * Not a cipher: the aim is that no statistic a training could feel tells it from a random order.
+ * Not cryptographic: the aim is an order that no statistic of a training tells from a random one.
  */
 #ifndef LEAT_LOAD_PERMUTATION_H
 #define LEAT_LOAD_PERMUTATION_H
@@ -29,7 +29,7 @@ struct permutation {
     uint32_t keys[PERMUTATION_MOST_ROUNDS];
 };
 
-/* A number for each (seed, a, b): the randomness of the loader is a counter, never a stream. */
+/* A random number for each (seed, a, b): a counter, not a stream. */
 uint64_t random_at(uint64_t seed, uint64_t a, uint64_t b);
 
 /* count: 0 to 2^62. Another key is another order. */

@@ -48,7 +48,7 @@ int slot_get_memory(struct slot *slot, const struct slot_layout *layout)
         return -ENOMEM;
     uint8_t *start = slot->block.start;
     if (layout->indices_only)
-        start -= layout->indices_offset; /* as if they were there: nobody looks at the rows */
+        start -= layout->indices_offset; /* as if the rows were there: they are not used */
     for (uint32_t f = 0; f < layout->fields; f++) {
         slot->rows[f] = slot->shown[f] = start + layout->offset[f];
         slot->lengths[f] =

@@ -1,12 +1,11 @@
-/* slot.h: the memory that one batch lies in.
+/* slot.h: the memory of one batch.
  *
  *     block   | field 0: batch_size rows | field 1 … | indices | lengths of a variable field … |
- *     arena   what the variable fields hold, of a size that is known only when it is there
+ *     arena   the values of variable fields, whose size is known only when they are read
  *
  * Every part of the block begins at a multiple of 64 bytes. The rows of a variable field are struct
- * leat_span: they are moved, replaced and left out as any other rows are (bad_samples.c). What the
- * batch shows of such a field is the rows themselves, or what batch_layout.c made of them in the
- * arena.
+ * leat_span: they are moved, replaced and left out like other rows (bad_samples.c). The batch shows
+ * the spans themselves, or what batch_layout.c makes of them in the arena.
  */
 #ifndef LEAT_LOAD_SLOT_H
 #define LEAT_LOAD_SLOT_H
@@ -28,13 +27,13 @@ struct bad_sample {
 enum slot_state {
     SLOT_EMPTY,  /* no memory */
     SLOT_FREE,   /* memory, no batch */
-    SLOT_FLIGHT, /* a batch is made in it, or ready in it */
+    SLOT_FLIGHT, /* its batch is being made, or ready */
     SLOT_HELD    /* the consumer has it */
 };
 
 struct slot {
     struct leat_batch batch;    /* first: a batch is a slot */
-    struct leat_loader *loader; /* NULL: the batch of leat_source_read(), which frees itself */
+    struct leat_loader *loader; /* NULL: the batch is of leat_source_read() and frees itself */
     struct leat_source *source; /* without a loader: a reference */
     atomic_int refs;            /* of the batch, while HELD */
 
@@ -43,13 +42,13 @@ struct slot {
     struct slot *next; /* in the list of free slots, or in that of flights */
     int64_t pieces, claimed, finished;
     int running;      /* threads inside */
-    int ready;        /* all pieces are finished, nobody is inside */
-    int laid_out;     /* layout_make() was called, and nothing has changed since */
-    int copied;       /* its copy to the device is on the way, and nothing has changed since */
+    int ready;        /* all pieces are finished, no thread works on it */
+    int laid_out;     /* batch_layout.c is done with it */
+    int copied;       /* its copy to the device is enqueued and up to date */
     uint64_t read_ns; /* spent making this batch, over all threads */
     struct bad_sample *bad;
     size_t bad_count, bad_capacity;
-    int bad_lost; /* no memory to note a bad sample: the batch cannot be trusted */
+    int bad_lost; /* no memory to list a bad sample: the batch cannot be trusted */
 
     /* Set when the batch is begun, then read by all. */
     int64_t first_position; /* of the order's sequence; GIVEN: unused */
@@ -77,16 +76,16 @@ struct slot_layout {
     uint64_t lengths_offset[LEAT_MAX_FIELDS]; /* 0: not a variable field */
     uint64_t bytes;                           /* of the block */
     uint64_t rows_bytes;                      /* of all fields' rows, from its start on */
-    int own_pages;                            /* the block is to have pages of its own */
-    int indices_only; /* the block holds no rows: they are made on the device (device_rows.h), and
-                         there, behind them, lie the indices */
+    int own_pages;                            /* the block is mapped by itself */
+    int indices_only; /* the block holds no rows: they are gathered on the device (device_rows.h);
+                         there the indices follow the rows */
 };
 
-/* -EOVERFLOW when a batch is larger than an address space. */
+/* -EOVERFLOW when a batch is larger than the address space. */
 int slot_layout_init(struct slot_layout *layout, const struct leat_source *source,
                      int64_t batch_size);
 
-/* What a slot takes without its arena, for the budget. */
+/* What a slot without arena takes from the budget. */
 uint64_t slot_cost_bytes(const struct slot_layout *layout);
 
 int slot_get_memory(struct slot *slot, const struct slot_layout *layout); /* 0 or -ENOMEM */
@@ -94,7 +93,7 @@ void slot_drop_memory(struct slot *slot);
 void slot_free(struct slot *slot); /* takes NULL */
 
 /* A request for `count` samples that go to the rows from `row` on, with the slot's arena. `places`
- * has LEAT_MAX_FIELDS entries, which the request then points to. */
+ * has LEAT_MAX_FIELDS entries and must live as long as the request. */
 struct source_request slot_request(struct slot *slot, const struct slot_layout *layout,
                                    const int64_t *indices, size_t count, int64_t row,
                                    uint8_t **places);

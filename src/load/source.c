@@ -106,7 +106,7 @@ void source_add_fields_text(struct leat_source *source)
         for (uint32_t d = 0; d < field->dims && at < size; d++)
             at += (size_t)snprintf(text + at, size - at, "%s%lld%s", d ? "," : "[",
                                    (long long)field->shape[d], d + 1 == field->dims ? "]" : "");
-        if (at >= size) { /* cut, and seen to be cut */
+        if (at >= size) { /* mark the cut */
             strcpy(text + size - 4, "...");
             return;
         }
@@ -132,7 +132,7 @@ int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t firs
                         int64_t *ret_lengths, struct leat_err *err)
 {
     if (field >= source->fields || !source->field[field].variable)
-        return err_set(err, -LEAT_E_USAGE, "Field %u is none of samples of different length.",
+        return err_set(err, -LEAT_E_USAGE, "Field %u does not hold samples of different length.",
                        field);
     if (first < 0 || first > source->count || count > (uint64_t)(source->count - first))
         return err_set(

@@ -1,7 +1,7 @@
-/* source_read.c: some samples without a loader: leat_source_read().
+/* source_read.c: leat_source_read(): samples without a loader.
  *
- * For callers that want this sample now, such as __getitem__ of a dataset: the batch is made in the
- * calling thread, in a slot of its own that no loader fills again.
+ * For callers that need certain samples now, such as __getitem__ of a dataset: the calling thread
+ * makes the batch, in a slot of its own.
  */
 #include "load/batch_layout.h"
 
@@ -16,7 +16,7 @@ struct once_report {
     char text[sizeof((struct bad_sample *)0)->text];
 };
 
-/* Keeps the first in the order of the samples. */
+/* Keeps the bad sample that comes first in the request. */
 static void note_first(struct source_report *base, size_t place, int code, const char *text)
 {
     struct once_report *report = (struct once_report *)base;
