@@ -1,37 +1,37 @@
-/* cause.h: why the input is slow: the scene that all causes look at, and the causes. Internal to
- * cause_*.c. */
+/* cause.h: why the input is slow: the causes, and what they share. Internal to cause_*.c. */
 #ifndef LEAT_DIAGNOSE_CAUSE_H
 #define LEAT_DIAGNOSE_CAUSE_H
 
 #include "diagnose/rule.h"
 #include "predict/loader_model.h"
 
-#define BUSY_SHARE 0.90 /* verdicts.md: workers busy from here on are the limit */
-#define HAND_OVER_SLOW                                                                             \
-    5.0                 /* beyond what a few tensors take on a busy machine, packing included      \
-                         */
-#define FEW_BYTES 65536 /* through the pipe: far more than the handles of some 100 tensors */
-/* Between the least and the most gain: their middle is then within 15 % of either. */
+#define BUSY_SHARE     0.90 /* verdicts.md: workers that are busy for this share limit the training */
+#define HAND_OVER_SLOW 5.0   /* more than a few tensors take on a busy machine, packing included */
+#define FEW_BYTES      65536 /* through the pipe: far more than the handles of about 100 tensors */
+/* Greatest over least possible gain: up to here their geometric middle is within 15 % of both. */
 #define RANGE_MOST 1.32
-/* Of the machine, used by other programs: from there on every turn that a hand-over takes between
- * two processes may have to be waited for, and nothing is foretold. */
+/* Share of the machine's cores used by other programs from which no gain of a setting is
+ * predicted: each switch between two processes during a hand-over may then have to wait for a
+ * core. */
 #define FOREIGN_MOST 0.5
 
-/* Adds the line, and the costliest that it calls, to the places of the finding. */
+/* Adds the line, and the costliest line that it calls, to the places of the finding. */
 void place_line(const struct loader_view *view, const struct line_fact *line, struct finding *f);
-/* For causes cured by a setting: the costliest line of all, and where the loader was made. */
+/* Adds the costliest line of all, and the line that created the loader: for causes that a
+ * setting removes. */
 void place_loader(const struct loader_view *view, struct finding *f);
 
-/* 1 when the workers are what limits: busy all the time; or so busy that their Python answers late
- * when a batch is handed over, which holds up the training and gives them a rest in turn. */
+/* 1 when the workers limit the training: they are busy all the time, or so busy that their
+ * Python answers late when a batch is handed over (the training then waits, and the workers idle
+ * meanwhile). */
 int workers_limit(const struct loader_view *view);
 
-/* Says what the change of a setting gives, by the model; where the model knows too little, between
- * which gains it lies, and predicts none. */
+/* Predicts the gain of a setting with the model. Where too much is unknown, adds the range of
+ * possible gains to the action and predicts nothing. */
 void predict_setting(const struct loader_view *view, struct finding *f, const struct what_if *then,
                      const char *setting_fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Says what a change gives: step_ms instead of the present step. A change of code is simulated as
- * if the part in question cost nothing, so its gain is an upper bound. */
+/* Predicts a step of step_ms after a change. A change of code is simulated as if the part in
+ * question cost nothing, so its gain is an upper bound. */
 enum change { CHANGE_OF_SETTING, CHANGE_OF_CODE };
 void predict(const struct loader_view *view, struct finding *f, double step_ms, enum change change,
              const char *change_fmt, ...) __attribute__((format(printf, 5, 6)));
@@ -39,7 +39,7 @@ void prove_busy(const struct loader_view *view, struct finding *f);
 void prove_part(const struct loader_view *view, struct finding *f, enum evidence_code code,
                 enum leat_part part, double ms);
 
-/* Causes: 1 when it is the one, with everything said. The order is that of cause_input.c. */
+/* Causes: each returns 1 and fills in the finding when it holds. cause_input.c has their order. */
 int per_sample_overhead(const struct loader_view *view, struct finding *f);
 int slow_collate_alone(const struct loader_view *view, struct finding *f);
 int no_overlap(const struct loader_view *view, struct finding *f);
@@ -52,7 +52,7 @@ int slow_collate(const struct loader_view *view, struct finding *f);
 int too_few_workers(const struct loader_view *view, struct finding *f);
 int slow_sample(const struct loader_view *view, struct finding *f);
 
-/* The same for a loader whose batches leat's own engine makes (cause_engine.c). */
+/* The causes of leat's own loader (cause_engine.c). */
 int explain_engine(const struct loader_view *view, const struct engine_fact *engine,
                    struct finding *f);
 

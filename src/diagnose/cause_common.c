@@ -1,5 +1,4 @@
-/* cause_common.c: what several causes of a slow input need to say: places, evidence, predictions.
- */
+/* cause_common.c: what several causes of a slow input share: places, evidence, predictions. */
 #include "diagnose/cause.h"
 
 #include "facts/device_time.h"
@@ -9,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAKING "making a batch" /* what the shares of lines are of */
+#define MAKING "making a batch" /* the whole of which a line's share is a part */
 
 void place_line(const struct loader_view *view, const struct line_fact *line, struct finding *f)
 {
@@ -39,7 +38,8 @@ void place_loader(const struct loader_view *view, struct finding *f)
 
 int workers_limit(const struct loader_view *view)
 {
-    const double late = 0.7; /* as often as not, then, the batch's worker is at work on the next */
+    const double late =
+        0.7; /* then a batch's worker usually computes the next batch when it is asked for one */
     if (view->worker_busy >= BUSY_SHARE)
         return 1;
     return view->worker_busy >= late && view->unpickle.mean >= HAND_OVER_SLOW &&
@@ -53,7 +53,7 @@ static void say_prediction(const struct loader_view *view, struct finding *f, do
 {
     char setting[256];
     double device_ms = device_work_ms(view->facts, view->rank);
-    if (step_ms < device_ms) /* the host may be done with a step long before the device is */
+    if (step_ms < device_ms) /* the device still needs its time */
         step_ms = device_ms;
     vsnprintf(setting, sizeof setting, change_fmt, args);
     f->predicted_gain = gain_of(view->wall_ms, step_ms);
@@ -67,7 +67,8 @@ static int cores_are_taken(const struct loader_view *view)
     return view->foreign_cores >= FOREIGN_MOST * view->cores;
 }
 
-/* Predicts nothing, and says why: others, or else the range. */
+/* Predicts nothing, and adds the reason to the action: other programs, or else the range of
+ * gains. */
 static void withhold(const struct loader_view *view, struct finding *f,
                      const struct gain_range *gains)
 {
@@ -87,7 +88,7 @@ void predict(const struct loader_view *view, struct finding *f, double step_ms, 
     va_list args;
     if (!f)
         return;
-    /* A change of the code is told as an upper bound, whoever else is at work. */
+    /* The gain of a change of code is an upper bound, so other programs do not matter. */
     if (change == CHANGE_OF_SETTING && cores_are_taken(view)) {
         withhold(view, f, NULL);
         return;

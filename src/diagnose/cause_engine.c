@@ -1,24 +1,23 @@
 /* cause_engine.c: why batches of leat's own loader come late.
  *
- * The engine counts what its threads do by stage, and what the consumer waits, so the cause is read
- * off rather than inferred. Tried in this order:
+ * The engine counts the time of its threads by stage, and the training counts its waits, so the
+ * cause can be read from the figures. Tried in this order:
  *
- *     SLOW_SAMPLER      the wait is not the engine's: indices are drawn in Python, batch by batch
+ *     SLOW_SAMPLER      the wait is outside the engine: indices are drawn in Python for each batch
  *     SLOW_HANDOVER     the same, but the order is the engine's: batches are pinned or copied
  *
  * with threads that are busy
  *
- *     TOO_FEW_THREADS   there is room for more of them
- *     SLOW_READ         there is none, and of the stages reading takes most
+ *     TOO_FEW_THREADS   cores are free for more threads
+ *     SLOW_READ         no core is free, and reading is the largest stage
  *     SLOW_LAYOUT       ... padding and joining samples of several lengths
- *     SLOW_ORDER        ... finding out which sample comes next
+ *     SLOW_ORDER        ... choosing the next sample
  *
  * with threads that have pauses
  *
- *     TOO_FEW_AHEAD     batches come in bursts, and too few are made ahead to bridge them
+ *     TOO_FEW_AHEAD     the time per batch varies, and too few batches are made ahead
  *
- * The model is in predict/engine_model.h.
- */
+ * The model is in predict/engine_model.h. */
 #include "diagnose/cause.h"
 #include "predict/engine_model.h"
 
@@ -26,10 +25,11 @@
 #include <stdio.h>
 
 #define ENGINE_WAIT  0.5 /* of the wait in next(): below it the engine is not the cause */
-#define FREE_CORES   0.5 /* as for workers: idle on average, one more thread finds room */
-#define WAITS        0.5 /* cores per busy thread below which threads wait for something */
-#define THREADS_MOST 16  /* advised at the most: beyond it, measuring is better than guessing */
-#define FULL_BUDGET  0.5 /* of the memory budget: with twice as many ahead it would be full */
+#define FREE_CORES   0.5 /* idle on average: enough for one more thread */
+#define WAITS        0.5 /* cores per busy thread below which threads mostly wait */
+#define THREADS_MOST 16  /* advised at most: with more, a measurement is better than a prediction  \
+                          */
+#define FULL_BUDGET 0.5  /* of the memory budget: twice as many batches ahead would fill it */
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ static void prove_stages(const struct engine_view *v, struct finding *f)
         finding_prove(f, EVIDENCE_IDLE_CORES, v->idle, "sys_samples");
 }
 
-/* "leat's loader: reading takes 92 % of its threads' time; 1 thread at work on 2 cores." */
+/* "leat's loader: reading takes 92 % of its threads' time. 1 thread on 2 cores." */
 static void say_stage(const struct engine_view *v, char *text, size_t bytes)
 {
     long long threads = (long long)v->e->threads;
@@ -106,7 +106,7 @@ static int outside_the_engine(const struct engine_view *v, struct finding *f)
 
 static int mostly_waits(const struct engine_view *v)
 {
-    return v->cpu < WAITS; /* NaN: not known, so no */
+    return v->cpu < WAITS; /* 0 when it is NaN */
 }
 
 static int too_few_threads(const struct engine_view *v, struct finding *f)
@@ -132,8 +132,8 @@ static int too_few_threads(const struct engine_view *v, struct finding *f)
     return 1;
 }
 
-/* A full shuffle reads one sample here and one there; an order of neighbours helps where several of
- * them lie in one chunk, shard or block. */
+/* A full shuffle reads every sample from another place of the file. An order of neighbours helps
+ * where several of them are in one chunk, shard or block. */
 static void advise_reading(const struct engine_view *v, struct finding *f, const char *stage)
 {
     const char
@@ -194,7 +194,7 @@ static int slow_stage(const struct engine_view *v, struct finding *f)
     return 1;
 }
 
-/* The threads keep up on average: what is missing is a store of batches. */
+/* The threads are fast enough on average; too few batches are made ahead. */
 static int too_few_ahead(const struct engine_view *v, struct finding *f)
 {
     const struct engine_fact *e = v->e;

@@ -1,30 +1,28 @@
 /* cause_input.c: why the input is slow: one cause, or none and what is known.
  *
- * The causes are tried in the order in which they exclude each other; the first that holds is the
- * answer, and no second is given.
+ * The causes exclude each other in the order in which they are tried; the first that holds is the
+ * answer.
  *
  *   without workers
- *     PER_SAMPLE_OVERHEAD   samples out of memory cost less than handing them over: not workers but
- *                           one gather a batch cures it
- *     SLOW_COLLATE          a collate_fn of the user's that takes nearly all of the making
- *     NO_OVERLAP            everything else: a slow read, decode or transform is overlapped by
- *                           workers, so their absence comes first
+ *     PER_SAMPLE_OVERHEAD   a sample in memory costs less than handing it over: one index operation
+ *                           per batch helps, workers do not
+ *     SLOW_COLLATE          the user's collate_fn takes nearly all of the time to make a batch
+ *     NO_OVERLAP            all other cases: workers overlap slow reads, decoding and transforms
  *   with workers
- *     WORKER_STARTUP        the wait is at the start of epochs: no worker is busy then
+ *     WORKER_STARTUP        the wait is at the start of epochs, when no worker is busy
  *     PER_SAMPLE_OVERHEAD   as above
- *     CPU_OVERSUBSCRIBED    all queue for cores, so no time says much of the work itself
+ *     CPU_OVERSUBSCRIBED    all wait for cores, so the other times mean little
  *     SLOW_HANDOVER         the training waits for unpacking, not for a worker
- *     UNEVEN_WORKERS        one worker holds up all, because batches come in order
+ *     UNEVEN_WORKERS        one slow worker delays all, because batches are returned in order
  *   with workers that are all busy
  *     SLOW_STORAGE          they wait for reads
- *     SLOW_COLLATE          they put batches together for longer than they fetch samples
- *     TOO_FEW_WORKERS       there is room for more
- *     SLOW_SAMPLE           there is none
+ *     SLOW_COLLATE          collating takes longer than fetching the samples
+ *     TOO_FEW_WORKERS       cores are free for more workers
+ *     SLOW_SAMPLE           no core is free
  *
- * Batches of leat's own loader have neither workers nor Python code: cause_engine.c. Where it could
- * make those of this dataset, it is named beside the cure, without a prediction: nothing of this
- * run tells how fast it would be.
- */
+ * leat's own loader has neither workers nor Python code: cause_engine.c. Where it could make the
+ * batches of this dataset, the finding names it as an alternative without a prediction, because
+ * this run does not show how fast it would be. */
 #include "diagnose/cause.h"
 
 #include <math.h>
@@ -53,8 +51,8 @@ static int find_cause(const struct loader_view *view, struct finding *f)
     return 0;
 }
 
-/* Cured by threads in place of workers and Python. A slow disk, or a worker with more to do than
- * the others, is not. */
+/* Causes that leat's loader removes, because threads replace workers and Python. It does not
+ * make a slow disk faster, or one worker's share of the data smaller. */
 static int is_cured(enum cause cause)
 {
     switch (cause) {
@@ -70,8 +68,7 @@ static int is_cured(enum cause cause)
     }
 }
 
-/* Not where the loader is leat's already: with its engine or, for a reason that its plan() names,
- * through torch. */
+/* Not offered where the loader is leat's already, with its engine or through torch. */
 static void offer_loader(const struct loader_view *view, struct finding *f)
 {
     const struct loader_fact *l = view->loader;

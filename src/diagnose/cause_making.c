@@ -1,26 +1,27 @@
-/* cause_making.c: causes that lie in what making a batch, or handing it over, consists of. */
+/* cause_making.c: causes in making a batch and handing it over. */
 #include "diagnose/cause.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #define HALF 0.5 /* of the time in question: more than everything else together */
-/* With workers a collate that outweighs all samples of its batch is the cause. Without any, workers
- * would hide it as well as the rest; only one that takes three quarters of the making is a fault of
- * its own, which more processes would merely multiply. */
+/* Collate time over fetch time. With workers, collate is the cause as soon as it is larger.
+ * Without workers, workers would hide both; only a collate of three quarters of the time is a
+ * problem by itself, which more processes would multiply. */
 #define COLLATE_ALONE 3.0
-/* A sample of memory: a call, an index or two, a tuple. 2 to 12 us were measured for tensors and
- * arrays, up to 20 with a cheap transform; whatever reads, decodes or computes takes more. */
+/* A sample in memory costs a call, an index or two, and a tuple: 2 to 12 us were measured for
+ * tensors and arrays, up to 20 us with a cheap transform. Reading, decoding or computing takes
+ * longer. */
 #define IN_MEMORY_MS    0.025
-#define IN_MEMORY_READS 0.05 /* share of reads and decoding up to which it counts as none */
-#define IN_MEMORY_BATCH 16   /* samples a batch: with fewer, the batch itself is the overhead */
-/* Major faults a second of one worker from which they may be what it waits for: at 100 us each, the
- * quickest of disks, 2 % of its time. And the kernel's own time for one: of the 34 us of CPU time a
- * fault that a worker used which did nothing else, at least this. */
+#define IN_MEMORY_READS 0.05 /* share of reads and decoding that counts as none */
+#define IN_MEMORY_BATCH 16   /* samples per batch: with fewer, the batch itself is the overhead */
+/* Major faults per second of one worker that may be what it waits for: at 100 us each (a fast
+ * disk) they are 2 % of its time. FAULT_MS is the kernel's own time for one fault: at least this
+ * was measured of the 34 us of CPU time per fault of a worker that did nothing else. */
 #define FAULTS_LEAST 200
 #define FAULT_MS     0.02
-/* One gather in place of a batch of samples, as measured: a call of the sampler and of the dataset,
- * then its list of indices, one by one, and the copy. */
+/* Fetching a batch with one index operation, as measured: a call of the sampler and of the
+ * dataset, then one entry per sample for the index list and the copy. */
 #define GATHER_MS      0.1
 #define GATHER_ITEM_MS 0.0005
 
@@ -40,9 +41,10 @@ static void note_lines(const struct loader_view *view, struct finding *f, enum e
 
 /* ---- one by one out of memory ---------------------------------------------------------------- */
 
-/* What the loader was made with; by what the training received (the part `sample` counts only those
- * that were timed) where that is not known, or was no more than a limit: each epoch has one short
- * batch at its end, a stream one for each of its workers, and more of them do not explain it. */
+/* Samples per batch: the loader's batch_size, or what the training received where batch_size is
+ * unknown or only an upper limit. (The part `sample` counts only samples that were timed.) It is
+ * only a limit when there are more short batches than one per epoch, or than one per worker and
+ * epoch for a stream. */
 static double samples_per_batch(const struct loader_view *view)
 {
     const struct loader_fact *l = view->loader;
@@ -55,14 +57,15 @@ static double samples_per_batch(const struct loader_view *view)
     return full ? each : all / batches;
 }
 
-/* What a sample costs: the median, which a sample that lost its core for some ms does not move. */
+/* The cost of a sample: the median, because a sample that lost its core for some ms distorts the
+ * mean. */
 static double usual_sample(const struct loader_view *view)
 {
     return isnan(view->sample.median) ? view->sample.mean : view->sample.median;
 }
 
-/* Samples that cost next to nothing each, many to a batch, with the time in fetching them rather
- * than in copying their bytes (which a gather must do as well). */
+/* Many samples per batch that cost almost nothing each, and the time is in fetching them rather
+ * than in copying their bytes (which one index operation must do as well). */
 static int is_in_memory(const struct loader_view *view)
 {
     return usual_sample(view) <= IN_MEMORY_MS && samples_per_batch(view) >= IN_MEMORY_BATCH &&
@@ -75,8 +78,8 @@ static double hand_over_ms(const struct loader_view *view)
     return or_zero(view->pickle.mean) + or_zero(view->unpickle.mean) + or_zero(view->pin.mean);
 }
 
-/* Workers are no cure: each sample is less work than handing it over, so this comes before all that
- * speaks of workers, with and without them. */
+/* Workers do not help: making a sample is cheaper than handing it over. So this is tried before
+ * all causes that have to do with workers. */
 int per_sample_overhead(const struct loader_view *view, struct finding *f)
 {
     double making = or_zero(view->fetch.mean) + or_zero(view->collate.mean);
@@ -140,8 +143,8 @@ int slow_collate(const struct loader_view *view, struct finding *f)
     return 1;
 }
 
-/* Without workers: only when a line of the user's is seen doing it. torch's own collate of large
- * samples is a copy that workers do overlap. */
+/* Without workers: only when the line profiler saw a line of the user's collate_fn. torch's own
+ * collate of large samples is a copy, which workers overlap. */
 int slow_collate_alone(const struct loader_view *view, struct finding *f)
 {
     const struct line_fact *top = loader_view_top_line(view, LEAT_PART_COLLATE);
@@ -153,14 +156,14 @@ int slow_collate_alone(const struct loader_view *view, struct finding *f)
 
 /* ---- hand-over ------------------------------------------------------------------------------- */
 
-/* Three ways in which the hand-over is what limits:
- *   - the training would take as long if batches were always ready, because it unpacks them itself;
- *     or workers have pauses, and unpacking is most of the wait (the rest of it is then the pipe,
- *     which is not measured apart);
- *   - the pin thread, which unpacks and pins one batch after the other, has no pause;
- *   - workers have no pause, and pack for longer than they make.
- * Workers that are always busy are the limit themselves, and answer late for that; few bytes that
- * take long are then no cause. */
+/* The hand-over is the cause in three cases:
+ *   - The training would take as long if batches were always ready, because it unpacks them itself;
+ *     or workers have pauses and unpacking is most of the wait (the rest is the pipe, which is not
+ *     measured separately).
+ *   - The pin thread, which unpacks and pins one batch after the other, has no pause.
+ *   - Workers have no pause, and pack a batch for longer than they make it.
+ * Workers that are always busy are the cause themselves, and answer late because of it: then a slow
+ * hand-over of few bytes is no cause. */
 int slow_handover(const struct loader_view *view, struct finding *f)
 {
     double per_step = view->batches_per_step, wall = view->wall_ms;
@@ -251,20 +254,21 @@ static struct reading reading_of(const struct loader_view *view)
     return r;
 }
 
-/* Share of reads in the time in which a worker did something or waited for something: sampling
- * counts a thread that queues for a core as at work, which is no part of making a batch. */
+/* Share of reads in the time in which a worker worked or waited for something. Stack samples
+ * count a thread that queues for a core as working; that time is not part of making a batch. */
 static double reads_unqueued(const struct loader_view *view)
 {
-    const double most = 0.5; /* beyond, too little is left to tell shares by */
+    const double most = 0.5; /* beyond it too little time is left for a share */
     double queued = view->worker_busy > 0 ? or_zero(view->worker_delay) / view->worker_busy : 0;
     double share = view->read_share / (1 - (queued < most ? queued : most));
     return share > 1 ? 1 : share; /* NaN stays NaN */
 }
 
-/* The same for pages of mapped files, which no read asks for: sampling sees a thread that waits for
- * one only where the kernel tells in what a thread is blocked, and not the work of the kernel. So
- * it is what a worker at work neither ran nor queued for, if there were major faults, less what
- * lines say it slept; and the kernel's time for each fault. */
+/* The same for pages of mapped files, which are read by page faults. Stack samples see a thread
+ * that waits for a page only where the kernel tells why it is blocked, and never the kernel's
+ * own work. So the share is the time in which a busy worker neither ran nor queued, less what
+ * lines say it slept, plus the kernel's time for each fault; and only when there were major
+ * faults. */
 static double faults_unqueued(const struct loader_view *view, const struct reading *r)
 {
     double each = r->faults_s / (double)(view->worker_count > 0 ? view->worker_count : 1);
@@ -276,8 +280,8 @@ static double faults_unqueued(const struct loader_view *view, const struct readi
     return share > 1 ? 1 : share;
 }
 
-/* Reads come before the number of workers: more workers do overlap them, but only as far as the
- * storage goes, which nobody can tell from here. The advice says both. */
+/* Storage is tried before the number of workers: more workers overlap reads only as far as the
+ * storage is fast enough, which is not known here. The advice names both. */
 int slow_storage(const struct loader_view *view, struct finding *f)
 {
     struct reading r = reading_of(view);

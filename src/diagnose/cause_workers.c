@@ -1,35 +1,38 @@
-/* cause_workers.c: causes that lie in how many workers there are, and in how they are used. */
+/* cause_workers.c: causes in the number of workers and in how they are used. */
 #include "diagnose/cause.h"
 
 #include "base/stats.h"
 
 #include <math.h>
 
-#define STARTUP_SHARE  0.50 /* of the input time: more than all other waiting together */
-#define UNEVEN_RATIO   2.0  /* one worker's batch against the usual: beyond scatter of batches */
-#define UNEVEN_BATCHES 5    /* with fewer, one slow batch makes a slow worker */
-#define FREE_CORES     0.5  /* cores idle on average from which one more worker finds room */
-#define IDLE_WORKER    0.25 /* cores a worker wants below which it mostly waits */
-#define WORKERS_MOST   16   /* advised at the most: beyond it, measuring is better than guessing */
-#define SATURATED      0.95 /* machine CPU use at which no core is free */
-/* Threads of the run, running or ready to, for each of its cores: from two on (less a tenth for
- * what sampling misses) every other one waits, and half of the workers would do as much. */
+#define STARTUP_SHARE 0.50 /* of the input time: more than all other waiting together */
+#define UNEVEN_RATIO                                                                               \
+    2.0 /* one worker's time per batch over the usual one: more than batches vary */
+#define UNEVEN_BATCHES 5    /* with fewer batches, one slow batch looks like a slow worker */
+#define FREE_CORES     0.5  /* cores idle on average: enough for one more worker */
+#define IDLE_WORKER    0.25 /* cores that a worker wants: below it, it mostly waits */
+#define WORKERS_MOST   16 /* advised at most: with more, a measurement is better than a prediction \
+                           */
+#define SATURATED 0.95    /* machine CPU use at which no core is free */
+/* Running or ready threads of the run per core: with two (less a tenth that stack samples miss),
+ * every second one waits, and half of the workers would do as much. */
 #define CROWD 1.8
-/* Threads that a worker has without computing in several: its main thread, the queue's feeder, the
- * server of its shared memory, leat's sampler. */
+/* Threads of a worker that computes in one thread: main thread, feeder of the queue, server of
+ * its shared memory, leat's line profiler. */
 #define WORKER_THREADS 4
-/* A worker packs what it has made: 0.5 to 1 ms were measured for two tensors. */
+/* A worker packs its batch: 0.5 to 1 ms were measured for two tensors. */
 #define PACK_MS 0.5
-#define QUEUED  0.3 /* share of time without a core that two for one, at times, explain */
+#define QUEUED                                                                                     \
+    0.3 /* share of time without a core: more than two threads that sometimes share one core */
 
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
-/* Workers that only wait may outnumber the cores, those that compute, or queue to, may not: more of
- * them would but take cores from other programs. Two at the least: one prepares while the other
- * hands over. */
+/* Workers that wait may outnumber the cores. Workers that compute, or queue for a core, may not:
+ * more of them would take cores from other programs. At least two: one prepares a batch while
+ * the other hands one over. */
 int no_overlap(const struct loader_view *view, struct finding *f)
 {
     struct what_if w = loader_model(view);
@@ -54,7 +57,7 @@ int no_overlap(const struct loader_view *view, struct finding *f)
     return 1;
 }
 
-/* Share of the kept input time that falls on the first batch of an epoch. */
+/* Share of the kept input time that is spent on the first batch of an epoch. */
 static double startup_share(const struct loader_view *view)
 {
     const struct rank_facts *r = view->rank;
@@ -68,7 +71,8 @@ static double startup_share(const struct loader_view *view)
     return all > 0 ? first / all : 0;
 }
 
-/* What stays with persistent workers: each epoch still begins with the making of a batch. */
+/* With persistent workers each epoch still begins with making one batch: that part of the wait
+ * stays. */
 int worker_startup(const struct loader_view *view, struct finding *f)
 {
     const struct loader_fact *l = view->loader;
@@ -100,8 +104,8 @@ struct each_worker {
     double batch_ms;
 };
 
-/* What a batch takes each worker: from the parts, which sum over epochs, else process by process.
- * Returns how many workers are known by enough batches. */
+/* The time per batch of each worker: from input_parts, which are summed over epochs, else for
+ * each process. Returns how many workers have enough batches. */
 static size_t per_worker(const struct loader_view *view, struct each_worker *each, size_t most)
 {
     const struct loader_fact *l = view->loader;
@@ -136,8 +140,8 @@ int uneven_workers(const struct loader_view *view, struct finding *f)
     }
     if (n < 2 || view->workers_mixed)
         return 0;
-    /* With two workers their median is the mean of both, which hides the slow one: the lower of the
-     * two in the middle stands for the usual worker. */
+    /* With two workers the median is the mean of both, which hides the slow one. So the lower
+     * one of the two in the middle is the usual worker. */
     double usual = stats_quantile(per_batch, n, (double)((n - 1) / 2) / (double)(n - 1));
     if (!(slowest.batch_ms >= UNEVEN_RATIO * usual))
         return 0;
@@ -173,8 +177,9 @@ static double worker_demand(const struct loader_view *view)
     return view->worker_cpu + (isnan(view->worker_delay) ? 0 : view->worker_delay);
 }
 
-/* A worker that mostly waits, for storage, the network or a sleep, needs no core of its own; not
- * so one that waits for a core. Where that was not measured, a full machine decides. */
+/* A worker that mostly waits for storage, the network or a sleep needs no core; one that waits
+ * for a core does. Where waiting for a core was not measured, it is assumed unless cores are
+ * idle. */
 static int mostly_waits(const struct loader_view *view)
 {
     if (isnan(view->worker_delay) && !(view->idle_cores >= FREE_CORES))
@@ -182,8 +187,8 @@ static int mostly_waits(const struct loader_view *view)
     return worker_demand(view) <= IDLE_WORKER;
 }
 
-/* Room for more workers: cores are idle, or workers hardly want theirs. Where neither was sampled,
- * in a short run, fewer workers than cores will do. */
+/* More workers are possible when cores are idle, or when workers need almost no core. In a short
+ * run, where neither was sampled: while there are fewer workers than cores. */
 static int has_room(const struct loader_view *view)
 {
     if (isnan(view->idle_cores) && isnan(view->worker_cpu))
@@ -191,8 +196,8 @@ static int has_room(const struct loader_view *view)
     return view->idle_cores >= FREE_CORES || mostly_waits(view);
 }
 
-/* How many workers there is room for. Those that compute need idle cores, at what one of them uses
- * now; those that wait need none. */
+/* The largest useful number of workers. Workers that compute need idle cores, as many as one of
+ * them uses now; workers that wait need none. */
 static int workers_most(const struct loader_view *view)
 {
     double have = (double)view->loader->num_workers;
@@ -233,7 +238,7 @@ int too_few_workers(const struct loader_view *view, struct finding *f)
     return 1;
 }
 
-/* The most threads that a worker had. */
+/* The largest number of threads of a worker. */
 static double worker_threads(const struct loader_view *view)
 {
     double most = NAN;
@@ -248,8 +253,8 @@ static double worker_threads(const struct loader_view *view)
     return most;
 }
 
-/* Threads of the run for each core, running or ready to; NaN where the kernel did not say who was
- * ready. Only the main thread of a process counts among the ready, so this is the least. */
+/* Running or ready threads of the run per core; NaN where the kernel did not report ready
+ * threads. Only the main thread of each process is counted as ready, so this is a lower bound. */
 static double crowd(const struct loader_view *view)
 {
     double have = (double)view->loader->num_workers;
@@ -258,8 +263,8 @@ static double crowd(const struct loader_view *view)
            view->cores;
 }
 
-/* Workers that compute in several threads, which together outnumber the cores twice. Whether those
- * threads are ready cannot be seen; that the main thread queues for a core can. */
+/* Workers that compute in several threads, at least two per core together. Ready threads other
+ * than the main thread are not visible, but the main thread's waiting for a core is. */
 static int crowded_by_threads(const struct loader_view *view)
 {
     double extra = worker_threads(view) - WORKER_THREADS;
@@ -267,9 +272,9 @@ static int crowded_by_threads(const struct loader_view *view)
            (double)view->loader->num_workers * (1 + extra) >= 2 * view->cores;
 }
 
-/* Clear when the run itself crowds the cores: whether workers are busy making batches, or the
- * training is too slow to take them, then follows from it. Where run delays were not measured: when
- * the machine is full, the workers alone could fill it, and they are what it is filled with. */
+/* The run itself has too many threads for its cores; whether workers are busy, or the training
+ * is too slow to take their batches, follows from that. Where waiting for cores was not
+ * measured: the machine is full, and the workers alone could fill it and use most of it. */
 static int is_crowded(const struct loader_view *view)
 {
     double have = (double)view->loader->num_workers, ratio = crowd(view);
@@ -288,7 +293,7 @@ int cpu_oversubscribed(const struct loader_view *view, struct finding *f)
     struct what_if w = loader_model(view);
     int most = (int)(have < floor(view->cores_left) ? have : floor(view->cores_left));
     w.workers = loader_model_workers(view, &w, most > 1 ? most : 1);
-    int fewer = have > view->cores; /* else it is the threads inside of them */
+    int fewer = have > view->cores; /* else their threads are too many */
     finding_cause(f, CAUSE_CPU_OVERSUBSCRIBED);
     place_loader(view, f);
     if (fewer) {

@@ -1,13 +1,12 @@
-/* diagnose.c: runs the table of rules, then makes one list of what they said: severities capped,
- * intervals filled in, the run's one verdict first.
+/* diagnose.c: applies the table of rules and makes one list of their findings: severities capped,
+ * intervals filled in, the run's verdict first.
  *
- * The order is a total one, so that the same database always gives the same list:
- *   1. what stopped or slowed the run as a whole (OOM, throttling, memory at its end), and mere
- *      remarks last;
- *   2. the share of time that it would give back, stragglers first on a tie;
+ * The order is total, so that the same database always gives the same list:
+ *   1. what stopped or slowed the whole run (OOM, throttling, memory that will be full) first,
+ * remarks last;
+ *   2. the share of time that the finding would give back; on a tie stragglers first;
  *   3. severity;
- *   4. the step time before the rest, and then the order of the rules.
- */
+ *   4. step time before other sections; then the order of the rules. */
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
@@ -16,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Shares closer than this are a tie: half a percent of the time is below what one run can tell. */
+/* Shares closer than this are a tie: one run cannot tell half a percent of its time. */
 #define TIE_SHARE 0.005
 
 static int comes_before(const struct finding *a, const struct finding *b)
@@ -34,8 +33,8 @@ static int comes_before(const struct finding *a, const struct finding *b)
     return a->section < b->section;
 }
 
-/* Insertion sort: stable, so that findings which tie stay in the order of the rules; there are a
- * handful of them. */
+/* Insertion sort is stable: findings that tie stay in the order of the rules. There are only a
+ * few. */
 static void order(struct findings *list)
 {
     for (size_t i = 1; i < list->count; i++)
@@ -46,7 +45,7 @@ static void order(struct findings *list)
         }
 }
 
-/* A text that could not be allocated is NULL; nothing else leaves one so. */
+/* A text is NULL only when its allocation failed. */
 static int is_whole(const struct finding *f)
 {
     int whole = !f->failed && f->summary && f->action && f->action_code != ACTION_NONE &&
@@ -88,7 +87,7 @@ int diagnose(const struct facts *facts, struct findings *ret_findings, struct le
         findings_done(&list);
         return err_set(err, -ENOMEM, "Not enough memory to diagnose the run.");
     }
-    assert(list.count > 0); /* BALANCED or INSUFFICIENT DATA speak when nobody else does */
+    assert(list.count > 0); /* when no other rule fires, BALANCED or INSUFFICIENT DATA does */
     order(&list);
     *ret_findings = list;
     return 0;

@@ -151,8 +151,8 @@ static void look_at_parts(struct loader_view *view)
         view->make_ms = view->fetch.mean + (isnan(view->collate.mean) ? 0 : view->collate.mean);
 }
 
-/* What others took: programs beside the run, and the machines beside this virtual one. 0 where it
- * was not sampled. */
+/* Cores that other programs used, and CPU time that a hypervisor gave to other machines. 0 where
+ * it was not sampled. */
 static void look_at_others(struct loader_view *view)
 {
     struct mean taken = {0}, stolen = {0}, busy = {0};
@@ -169,9 +169,10 @@ static void look_at_others(struct loader_view *view)
     view->stolen = theft > 0 ? (theft < 1 ? theft : 1) : 0;
 }
 
-/* Threads of other programs, running or ready to. Their CPU time says how many ran; as they share
- * the cores with the run, as large a part of theirs was kept waiting as of the run's own. But no
- * more than would explain how long the run itself was kept waiting: others may be served last. */
+/* Threads of other programs that run or are ready to run. Their CPU time gives how many ran.
+ * They share the cores with the run, so the same part of them was waiting as of the run's own
+ * threads; but not more than explains how long the run waited, because the scheduler may serve
+ * others last. */
 static double foreign_threads(const struct loader_view *view)
 {
     int workers = view->loader->num_workers > 0 && !isnan(view->worker_cpu);

@@ -25,10 +25,10 @@ struct loader_view {
     double foreign_threads; /* threads of other programs, running or ready to run */
     double stolen;          /* share of CPU time that a hypervisor took for other machines */
     /* workers of this loader */
-    size_t worker_count;         /* processes seen */
-    double worker_busy;          /* share of their life in which they made batches */
-    double worker_cpu;           /* cores that one keeps busy */
-    double worker_delay;         /* share of time that its main thread was ready, without a core */
+    size_t worker_count; /* processes seen */
+    double worker_busy;  /* share of their lifetime in which they made batches */
+    double worker_cpu;   /* cores that one worker keeps busy */
+    double worker_delay; /* share of time in which its main thread was ready, but had no core */
     double main_cpu, main_delay; /* the same of the training process */
     int workers_mixed;           /* workers of other loaders cannot be told from them */
     /* a batch */

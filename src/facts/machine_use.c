@@ -78,7 +78,8 @@ double cores_left(const struct facts *facts, double from_ms, double to_ms)
     double cores = facts->cpus > 0 ? (double)facts->cpus : 1;
     double foreign = mean_of_samples(facts, from_ms, to_ms, foreign_cpu);
     double left = foreign > 0 ? cores * (1 - foreign) : cores;
-    return left > 1 ? left : 1; /* a process always gets on somehow, at about a core's share */
+    return left > 1 ? left : 1; /* the scheduler gives a process about one core's share even on a
+                                   full machine */
 }
 
 static double smaller_known(double a, double b)

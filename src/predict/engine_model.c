@@ -44,7 +44,7 @@ double engine_step_ms(const struct engine_view *v, double work_ms, double thread
     const struct loader_view *view = v->view;
     double now = step_with(v, engine_step_work(v), (double)v->e->threads);
     double step = view->wall_ms * step_with(v, work_ms, threads) / now;
-    double saved = engine_step_work(v) - work_ms; /* taken to be CPU time */
+    double saved = engine_step_work(v) - work_ms; /* assumed to be CPU time */
     double cpu = (view->main_cpu * view->wall_ms - fmax(0, saved)) / view->cores_left;
     return isnan(cpu) ? step : fmax(step, cpu);
 }

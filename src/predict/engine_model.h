@@ -1,15 +1,14 @@
 /* engine_model.h: leat's own loader: what its threads did, and the step with other threads.
  *
- * Making the batches of one step takes W of work, the rest of the step R. T threads work
- * all the time, the consumer helps while it waits, and pieces of work are small, so nobody idles
- * while a batch is wanted: T x S + (S - R) = W gives the step
+ * Making the batches of one step takes W of work, the rest of the step takes R. T threads work all
+ * the time, the training helps while it waits, and pieces of work are small, so no thread idles
+ * while a batch is wanted: T x S + (S - R) = W. So a step takes
  *
  *     S = max(R, (W + R) / (T + 1))
  *
- * and never less than the CPU time of all, divided by the cores that other programs leave. What is
- * predicted is the measured step times the ratio of two such S: what the model leaves out, memory
- * bandwidth above all, then counts in both.
- */
+ * and not less than the CPU time of all threads over the cores that other programs leave. The
+ * prediction is the measured step times the ratio of two such S: what the model leaves out, mainly
+ * memory bandwidth, then applies to both. */
 #ifndef LEAT_PREDICT_ENGINE_MODEL_H
 #define LEAT_PREDICT_ENGINE_MODEL_H
 
@@ -20,10 +19,10 @@
 struct engine_view {
     const struct loader_view *view;
     const struct engine_fact *e;
-    double work_ms;     /* of all stages, the consumer's help included */
+    double work_ms;     /* of all stages, the training's help included */
     double busy;        /* share of the threads' time; NaN: no thread was seen */
-    double cpu;         /* cores that a busy thread used, the consumer counted as one; NaN */
-    const char *stage;  /* the one that takes most, in words */
+    double cpu;         /* cores per busy thread, the training counted as one thread; NaN */
+    const char *stage;  /* the largest stage, in words */
     double stage_share; /* of the work */
     double idle;        /* cores; NaN: not sampled */
 };

@@ -21,7 +21,7 @@ void loader_model_scale(struct what_if *w, double make_ms)
     w->make_cpu_ms = mean > 0 ? w->make_cpu_ms * make_ms / mean : make_ms;
 }
 
-/* The spread is that of the larger part, around the mean of the whole. */
+/* The distribution is that of the larger part, scaled to the mean of all parts. */
 static void set_spread(const struct loader_view *view, struct what_if *w, double make_ms)
 {
     int maker = view->loader->num_workers == 0 ? FACTS_PROCESS : FACTS_WORKERS;
@@ -40,10 +40,10 @@ static void set_spread(const struct loader_view *view, struct what_if *w, double
         w->make_ms[i] = make_ms;
 }
 
-/* How much of making a batch is CPU time. A worker does nothing else, so its CPU use says; in the
- * training process the lines do, or else what it used beyond the rest of the step, taken to keep
- * one core busy (too much where compute uses several: the prediction is then too modest). Unknown
- * counts as all. */
+/* The share of CPU time in making a batch. A worker does nothing else, so its CPU use gives it.
+ * In the training process the line profiler gives it; without lines, it is what the process used
+ * beyond the rest of the step, assumed to keep one core busy (too much where the rest uses
+ * several cores: the prediction is then too low). Unknown counts as 1. */
 static double making_cpu_ratio(const struct loader_view *view)
 {
     double ratio = NAN;
@@ -53,7 +53,8 @@ static double making_cpu_ratio(const struct loader_view *view)
         ratio = 1 - view->read_share - view->blocked_share;
     else if (view->loader->num_workers == 0 && !isnan(view->main_cpu))
         ratio = (view->main_cpu * view->wall_ms - view->rest_ms) / view->input_ms;
-    /* Lines count a thread that waits for a core as at work; the process's CPU time does not. */
+    /* Lines count a thread that waits for a core as working; the CPU time of the process does
+     * not. */
     double most = view->main_cpu * view->wall_ms / view->input_ms;
     if (view->loader->num_workers == 0 && ratio > most)
         ratio = most;
@@ -61,15 +62,17 @@ static double making_cpu_ratio(const struct loader_view *view)
     return ratio < 0 ? 0 : ratio > 1 ? 1 : ratio;
 }
 
-/* What a span of `ms` takes on a core of its own: less `queued_ms`, in which it was ready without
- * one. As only main threads are seen queueing, and by samples, never below the CPU time. */
+/* `ms` less the time in which the thread was ready without a core: what it would take with its
+ * own core. Waiting for a core is seen for main threads only, and by samples, so the result is
+ * never below the CPU time. */
 static double without_queue(double ms, double queued_ms, double cpu_ms)
 {
     double left = ms - known(queued_ms, 0), least = cpu_ms < ms ? cpu_ms : ms;
     return left > least ? left : least;
 }
 
-/* The hand-over. What exceeds its usual price is the worker's Python, busy with the next batch. */
+/* The hand-over. Time beyond the usual cost is Python of the worker, which computes the next
+ * batch. */
 static void set_hand_over(const struct loader_view *view, struct what_if *w)
 {
     const struct loader_fact *l = view->loader;
@@ -84,8 +87,8 @@ static void set_hand_over(const struct loader_view *view, struct what_if *w)
     w->busy_extra_ms = (unpack - usual) / (view->worker_busy > 0.1 ? view->worker_busy : 1);
 }
 
-/* All times on a core of their own: what was spent queueing for one is left out, and comes back in
- * the play, as long as it is for the settings to be tried. */
+/* All times are as if each task had its own core: time spent waiting for a core is taken out
+ * here, and the simulation adds it again for the settings that it tries. */
 struct what_if loader_model(const struct loader_view *view)
 {
     const struct loader_fact *l = view->loader;
@@ -102,7 +105,8 @@ struct what_if loader_model(const struct loader_view *view)
     double beside = per_step * (alone ? make_cpu_ms : w.hand_over_ms);
     double used = view->main_cpu * view->wall_ms - beside;
     w.rest_cpu_ms = isnan(used) ? view->rest_ms : used > 0 ? used : 0;
-    /* The training process queues for all that it computes: the batches too, if it makes them. */
+    /* The training process waits for cores in all that it computes, including batches that it
+     * makes itself. */
     double queued = view->main_delay * view->wall_ms;
     double of_rest = alone ? w.rest_cpu_ms / (w.rest_cpu_ms + beside) : 1;
     double make_queued =
@@ -130,7 +134,7 @@ static void widen(struct gain_range *r, double value)
     r->high = isnan(value) || value > r->high ? value : r->high;
 }
 
-/* Computing as if nobody had stolen from it. */
+/* Removes from the computing times what the hypervisor gave to other machines. */
 static void give_back(struct what_if *w, double stolen)
 {
     double make_ms = what_if_make_ms(w), make_cpu_ms = w->make_cpu_ms;
@@ -146,20 +150,21 @@ static int may_crowd(const struct loader_view *view, const struct what_if *w)
     return w->workers > 0 && w->workers + 1 > view->cores;
 }
 
-/* Assumptions about what was not measured; each is either true or false. */
+/* Assumptions about what was not measured; each may be true or false. */
 struct assumptions {
-    int others_keep_cores;    /* other programs keep the cores they have, as a group of their own
-                                 does (a session, a container), instead of sharing thread by thread */
-    int workers_answer_late;  /* new workers answer as late as Python that computes releases its
-                                 lock; without workers nobody has measured how late they answer */
-    int stealing_ends;        /* the hypervisor gives back what it took for other machines */
+    int others_keep_cores;    /* other programs keep the cores they have (a session or container of
+                                 their own) instead of sharing all cores thread by thread */
+    int workers_answer_late;  /* new workers answer late, when their Python releases its lock;
+                                 without workers the delay was not measured */
+    int stealing_ends;        /* the hypervisor no longer gives CPU time to other machines */
     int training_shares_core; /* with more processes than cores, the worker that the training wakes
-                                 stays on its core (docs/what-if.md: one training gained 14 % by two
-                                 workers, and 63 % another time) */
+                                 stays on its core (docs/what-if.md: the same training gained 14 %
+                                 once and 63 % another time) */
 };
 
-/* Widens the range by the gain under these assumptions. The simulation of the present settings
- * gives the present step, or is wrong by something that applies to the other settings as well. */
+/* Widens the range by the gain under these assumptions. The gain is computed against the
+ * simulated and against the measured present step: an error of the simulation may or may not
+ * apply to the new settings as well. */
 static void add_gain(const struct loader_view *view, const struct what_if *then,
                      struct assumptions assumed, struct gain_range *gains)
 {

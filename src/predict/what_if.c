@@ -1,32 +1,32 @@
-/* what_if.c: a small model of a loader, good enough to say what a change is worth.
+/* what_if.c: a simulation of a loader: how long a step would take with other settings.
  *
  *     workers, n of them        queue, in order        training process
  *     make ───────────────┐
  *     make ───────────────┼──► pin thread (if any) ──► hand over, rest of the step ──► next batch
- *     make ───────────────┘         n x prefetch batches at the most are on their way
+ *     make ───────────────┘         at most n x prefetch batches are on their way
  *
- * Batches are given to the workers in turn, come back in order, and a new one is given out when one
- * is taken: so a slow batch holds up those behind it, the more so the fewer are made ahead. What
- * that costs depends on the spread of the making times and has no simple formula; it is played
- * through instead, some thousand batches long, with times drawn from the measured quantiles by a
- * fixed sequence: the same input gives the same answer on every machine.
+ * Batches are given to the workers in turn and returned in order, and a worker is asked for a new
+ * batch when one is taken. So a slow batch delays those behind it, more so if few are made ahead.
+ * That cost depends on the distribution of the making times and has no simple formula, so some
+ * thousand batches are simulated, with times drawn from the measured quantiles by a fixed sequence:
+ * the same input gives the same answer on every machine.
  *
- * Cores are shared as a fair scheduler shares them. Each task is first some waiting, which needs no
- * core, and then some computing. Whoever computes advances at the rate
+ * Cores are shared as a fair scheduler shares them. Each task first waits, which needs no core, and
+ * then computes, at the rate
  *
  *     min(1, cores / (threads of the run that compute + threads of others))
  *
- * so workers that take cores from the training slow its step down, as it does them. The play goes
- * from one end of a task to the next; between two of them nothing changes, and neither does the
- * rate. A step that computes in several threads (rest_cpu_ms above rest_ms) counts as so many.
+ * so workers that take cores from the training slow its step down, and the other way round. Time
+ * advances from the end of one task to the next; the rate is constant in between. A step that
+ * computes in several threads (rest_cpu_ms above rest_ms) counts as several threads.
  *
- * That is a scheduler at its best. One that wakes a worker where its waker runs, and moves it only
- * when another core has been idle for a while, has the training and the worker that it has just
- * asked for a batch share one core, and all others the rest: so played where `crowds` is set.
+ * A real scheduler may wake a worker on the core of the process that wakes it, and move it only
+ * when another core has been idle for a while. With `crowds`, the training and the worker that it
+ * asked last share one core, and all others share the rest.
  *
  * A worker that is asked for a batch while it makes the next one answers late, because its Python
- * does one thing at a time: at the most busy_extra_ms, and no later than it has made that batch.
- */
+ * runs one thread at a time: at most busy_extra_ms later, and not later than it has made that
+ * batch. */
 #include "what_if.h"
 
 #include "base/stats.h"
@@ -36,14 +36,14 @@
 #include <string.h>
 
 enum {
-    PLAYED = 4096, /* batches: scatter of the mean below 1 % for times that vary by half */
+    PLAYED = 4096, /* batches: the mean varies less than 1 % when times vary by half */
     WORKERS_MOST = 256,
     EACH_TRIED = 16
 };
-#define DONE_MS 1e-9 /* what is left of a task that has ended, up to rounding */
+#define DONE_MS 1e-9 /* a task with less than this left has ended (rounding) */
 
 struct task {
-    double wait_ms, cpu_ms; /* left: first the waiting, then the computing */
+    double wait_ms, cpu_ms; /* what is left: first waiting, then computing */
     double threads;         /* that compute */
 };
 
@@ -62,12 +62,12 @@ struct play {
     struct task pin, training;
     int pinning, pinned;
     enum stage stage;
-    int first, taken; /* batches before this epoch, and batches of it that were taken */
-    double late_ms;   /* that the answer may still take */
+    int first, taken; /* batches before this epoch, and batches of this epoch that were taken */
+    double late_ms;   /* until the answer comes */
 };
 
-/* The making time of batch k: any of the quantiles, the same one in every play, so that two
- * settings meet the same batches. */
+/* The making time of batch k: one of the quantiles, the same one in every simulation, so that
+ * two settings get the same batches. */
 static double draw(const struct what_if *w, int k)
 {
     return w->make_ms[stats_random(1, (uint64_t)k) % WHAT_IF_QUANTILES];
@@ -90,7 +90,7 @@ static struct task make_task(const struct what_if *w, double ms)
     return (struct task){ms - cpu, cpu, 1};
 }
 
-/* The rest of a step for one batch. Computing for longer than it lasts means several threads. */
+/* The rest of a step for one batch. More computing than it lasts means several threads. */
 static struct task rest_task(const struct what_if *w)
 {
     double ms = w->rest_ms / w->batches_per_step, cpu = w->rest_cpu_ms / w->batches_per_step;
@@ -144,7 +144,7 @@ static void begin_epoch(struct play *p)
     p->stage = ASKS;
 }
 
-/* The next batch of the epoch lies ready for the training. */
+/* The next batch of the epoch is ready for the training. */
 static int is_ready(const struct play *p)
 {
     if (p->w->pin_ms > 0)
@@ -158,7 +158,7 @@ static void hand_over(struct play *p)
     p->training = (struct task){0, p->w->hand_over_ms, 1};
 }
 
-/* Whoever can begin something begins it. */
+/* Starts every task that can start. */
 static void begin_tasks(struct play *p)
 {
     for (int i = 0; i < p->workers; i++) {
@@ -182,7 +182,7 @@ static void begin_tasks(struct play *p)
         hand_over(p);
 }
 
-/* How fast computing goes: in the training, in the worker that it has just asked, in the others. */
+/* Speed of computing: in the training, in the worker that it asked last, in the other workers. */
 struct pace {
     double training, asked, others;
 };
@@ -201,7 +201,7 @@ static struct pace pace_of(const struct play *p)
     return (struct pace){half, half, rest > left && left > 0 ? left / rest : 1};
 }
 
-/* Time passes until the first task ends; gives how much. */
+/* Advances the time until the first task ends; returns by how much. */
 static double pass_time(struct play *p)
 {
     double ms = INFINITY;
@@ -227,7 +227,7 @@ static double pass_time(struct play *p)
     return ms;
 }
 
-/* Tasks that have ended; 1 when the training is done with a batch. */
+/* Ends finished tasks; 1 when the training has finished with a batch. */
 static int end_tasks(struct play *p)
 {
     for (int i = 0; i < p->workers; i++)
@@ -240,7 +240,7 @@ static int end_tasks(struct play *p)
         p->pinned++;
     }
     if (p->stage == HANDS_OVER && is_over(&p->training)) {
-        /* Its worker is asked for the batch that comes `ahead` later. */
+        /* Its worker is asked for the batch that is `ahead` later. */
         p->worker[p->taken % p->workers].given += p->taken + p->ahead < p->epoch;
         p->stage = RESTS;
         p->training = rest_task(p->w);
@@ -252,7 +252,7 @@ static int end_tasks(struct play *p)
     return 1;
 }
 
-/* Milliseconds a batch. */
+/* Milliseconds per batch. */
 static double play(const struct what_if *w)
 {
     struct play p = {.w = w};
@@ -260,7 +260,7 @@ static double play(const struct what_if *w)
     p.ahead = p.workers * (w->prefetch > 0 && w->prefetch < PLAYED ? w->prefetch : 2);
     p.epoch = w->epoch_batches > 0 && w->epoch_batches < PLAYED ? w->epoch_batches : PLAYED;
     int total = PLAYED / p.epoch * p.epoch;
-    /* An endless run is looked at once its queue has filled; epochs count with their starts. */
+    /* Without epochs, the start is left out until the queue is full; with epochs, starts count. */
     int skip = p.epoch == PLAYED ? PLAYED / 8 : 0;
     double now = 0, from = 0;
     begin_epoch(&p);
@@ -281,7 +281,7 @@ static double play(const struct what_if *w)
 
 double what_if_step_ms(const struct what_if *w)
 {
-    /* A play with what is not a number would never end. */
+    /* With NaN the simulation would not end. */
     double all = what_if_make_ms(w) + w->make_cpu_ms + w->hand_over_ms + w->busy_extra_ms +
                  w->pin_ms + w->rest_ms + w->rest_cpu_ms + w->foreign;
     if (!isfinite(all))
@@ -299,7 +299,7 @@ static int next_tried(int workers)
 
 int what_if_workers(const struct what_if *w, int most, double device_ms)
 {
-    const double near = 1.02; /* what no run could tell from the best */
+    const double near = 1.02; /* one run cannot tell a smaller difference */
     struct what_if tried = *w;
     double best = INFINITY;
     for (tried.workers = 1; tried.workers <= most; tried.workers = next_tried(tried.workers))
