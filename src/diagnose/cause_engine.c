@@ -24,12 +24,13 @@
 #include <math.h>
 #include <stdio.h>
 
-#define ENGINE_WAIT  0.5 /* of the wait in next(): below it the engine is not the cause */
-#define FREE_CORES   0.5 /* idle on average: enough for one more thread */
-#define WAITS        0.5 /* cores per busy thread below which threads mostly wait */
-#define THREADS_MOST 16  /* advised at most: with more, a measurement is better than a prediction  \
-                          */
-#define FULL_BUDGET 0.5  /* of the memory budget: twice as many batches ahead would fill it */
+#define ENGINE_WAIT 0.5 /* of the wait in next(): below it the engine is not the cause */
+#define FREE_CORES  0.5 /* idle on average: enough for one more thread */
+#define WAITS       0.5 /* cores per busy thread below which threads mostly wait */
+#define THREADS_MOST                                                                               \
+    16                  /* advised at most: with more, a measurement is better than a prediction   \
+                         */
+#define FULL_BUDGET 0.5 /* of the memory budget: twice as many batches ahead would fill it */
 
 /* ---- saying it ------------------------------------------------------------------------------- */
 

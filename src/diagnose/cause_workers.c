@@ -11,9 +11,10 @@
 #define UNEVEN_BATCHES 5    /* with fewer batches, one slow batch looks like a slow worker */
 #define FREE_CORES     0.5  /* cores idle on average: enough for one more worker */
 #define IDLE_WORKER    0.25 /* cores that a worker wants: below it, it mostly waits */
-#define WORKERS_MOST   16 /* advised at most: with more, a measurement is better than a prediction \
-                           */
-#define SATURATED 0.95    /* machine CPU use at which no core is free */
+#define WORKERS_MOST                                                                               \
+    16                 /* advised at most: with more, a measurement is better than a prediction    \
+                        */
+#define SATURATED 0.95 /* machine CPU use at which no core is free */
 /* Running or ready threads of the run per core: with two (less a tenth that stack samples miss),
  * every second one waits, and half of the workers would do as much. */
 #define CROWD 1.8

@@ -1,5 +1,5 @@
-/* finding.c: building a list of findings. A failed allocation is remembered in the list, and every
- * setter takes NULL, so that a rule states what it found without a check on each line. */
+/* finding.c: builds a list of findings. A failed allocation is remembered in the list or the
+ * finding, and every setter takes NULL, so that a rule needs no check on each line. */
 #include "diagnose/finding.h"
 
 #include "base/mem.h"
@@ -68,7 +68,7 @@ void finding_advise(struct finding *f, enum action action, const char *fmt, ...)
     va_end(args);
 }
 
-/* Adds to a text, which may be NULL; without memory the finding is marked as failed. */
+/* Appends to a text, which may be NULL. Out of memory, the finding is marked as failed. */
 static void append(struct finding *f, char **text, const char *between, const char *fmt,
                    va_list args)
 {

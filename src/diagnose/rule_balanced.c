@@ -1,5 +1,5 @@
-/* rule_balanced.c: BALANCED: nothing stood out, and nothing that was needed is missing. The last of
- * the step-time rules: it speaks when all the others are silent. */
+/* rule_balanced.c: BALANCED: no phase takes too much time, and nothing that was needed is
+ * missing. The last of the step-time rules: it fires when no other one did. */
 #include "diagnose/rule.h"
 
 void rule_balanced(const struct facts *facts, struct findings *found)

@@ -1,5 +1,5 @@
-/* rule_common.c: what several rules share: thresholds applied to shares, evidence, notes. See
- * rule.h for what each promises. */
+/* rule_common.c: what several rules share: thresholds applied to shares, evidence, notes. rule.h
+ * describes each function. */
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
@@ -16,9 +16,9 @@ const struct rank_facts *judged_rank(const struct facts *facts)
     return r->kept_ms / (double)r->kept >= COST_FLOOR * r->cost_ms ? r : NULL;
 }
 
-/* In a run of fewer than 100 steps the slowest "1 %" is one step, which holds 5 % of 20 equal ones
- * without being slow: so they must also hold five times their fair share, which is what 5 % for
- * 1 % of the steps means in a long run. */
+/* In a run of fewer than 100 steps the slowest "1 %" is one step, which takes 5 % of 20 equal
+ * steps without being slow. So they must also take five times their fair share, which is what 5
+ * % for 1 % of the steps means in a long run. */
 int slowest_stalls(const struct slowest *s)
 {
     return s->share >= STALL_SHARE && s->share >= s->fair_share * (STALL_SHARE / 0.01);
@@ -49,8 +49,8 @@ double bound_share(const struct rank_facts *r, unsigned phase_bits, struct findi
                 phase_ms += r->weight[i] * r->phase_ms[p][i];
     }
     mem_free(slowest.slow);
-    /* It vanishes: below the threshold without them. Where the slowest do not amount to a stall,
-     * there would be no verdict to take its place, and the share stands. */
+    /* The share is below the threshold without the slowest steps. Where those are no stall, no
+     * other verdict would replace it, so it stays. */
     int vanishes = phase_ms < BOUND_WARNING * wall_ms && slowest_stalls(&slowest);
     return vanishes ? 0 : share;
 }

@@ -1,6 +1,6 @@
-/* rule_compute.c: COMPUTE-BOUND: the model itself takes the time, which is as it should be. Said
- * only when nothing else is wrong with the step time, and only when the input could be seen: where
- * the hook on the DataLoader is missing, waiting for batches would hide inside the forward. */
+/* rule_compute.c: COMPUTE-BOUND: the model itself takes the time, which is the healthy case. It
+ * fires only when nothing else is wrong with the step time, and only when the input was visible:
+ * where the hook on the DataLoader is missing, forward includes waiting for batches. */
 #include "diagnose/rule.h"
 
 #include <leat/recorder.h>
@@ -20,7 +20,7 @@ void rule_compute(const struct facts *facts, struct findings *found)
         if (phase_share(r, parts[i]) > phase_share(r, largest))
             largest = parts[i];
     }
-    struct gpu_share gpu; /* what a host waits for while its device works is compute too */
+    struct gpu_share gpu; /* while the device works, the host's waiting is compute too */
     int clocked = gpu_share_of(facts, r, ALL_CLOCK_PHASES, &gpu) && 1 - gpu.idle >= COMPUTE_SHARE;
     if (share < COMPUTE_SHARE && !clocked)
         return;

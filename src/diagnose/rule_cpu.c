@@ -1,13 +1,13 @@
-/* rule_cpu.c: HIGH CPU: the machine's cores are all busy. Training on the CPU does that by nature,
- * and it is a remark there, which says how much of it others take. A run on a GPU needs free cores
- * to feed it: there it is a warning. */
+/* rule_cpu.c: HIGH CPU: all cores of the machine are busy. For training on the CPU that is
+ * normal: an info, which gives the share of other processes. A run on a GPU needs free cores to
+ * prepare batches: a warning. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define HIGH_RATIO    0.90 /* of all cores, on average over the kept steps */
 #define LEAST_SAMPLES 3
-#define FOREIGN       0.25 /* of all cores used by others: worth saying */
+#define FOREIGN       0.25 /* of all cores, used by others: then the text names them */
 
 void rule_cpu(const struct facts *facts, struct findings *found)
 {

@@ -1,8 +1,8 @@
-/* rule_fd_limit.c: FD LIMIT: a process of the run is close to the number of files it may open. With
- * torch's default sharing strategy every tensor in flight from a worker is an open file. */
+/* rule_fd_limit.c: FD LIMIT: a process of the run has nearly as many open files as it may have.
+ * With torch's default sharing strategy every tensor on its way from a worker is an open file. */
 #include "diagnose/rule.h"
 
-#define WARNING 0.80 /* the rest is soon gone: one more loader with a few workers */
+#define WARNING 0.80 /* one more loader with a few workers would use up the rest */
 
 void rule_fd_limit(const struct facts *facts, struct findings *found)
 {

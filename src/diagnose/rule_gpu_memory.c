@@ -1,14 +1,14 @@
-/* rule_gpu_memory.c: HIGH GPU MEM: a device of this run is nearly full, as its driver sees it: with
- * torch's reserve, the CUDA context and other processes. A full reserve is no danger by itself (see
- * rule_memory_pressure.c), so this is a remark, and a warning only where torch's own figure is not
- * known or is not what fills the device. */
+/* rule_gpu_memory.c: HIGH GPU MEM: a device of this run is nearly full as its driver reports it:
+ * torch's reserve, the CUDA context and other processes included. A large reserve is no danger
+ * (see rule_memory_pressure.c), so this is an info; it is a warning where torch's figure is not
+ * known, or where something else fills the device. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define GIB        (1024.0 * 1024.0 * 1024.0)
 #define HIGH_RATIO 0.92 /* as HIGH PRESSURE */
-/* Of the used memory that torch's reserve must make up to be what fills the device. */
+/* Share of the used memory from which torch's reserve is what fills the device. */
 #define RESERVE_SHARE 0.80
 
 void rule_gpu_memory(const struct facts *facts, struct findings *found)

@@ -1,5 +1,5 @@
 /* rule_gpu_temperature.c: HIGH GPU TEMP: a device of this run works close to the temperature at
- * which it slows down. One hot sample is a peak; a tenth of the samples is a state. */
+ * which it lowers its clocks. One hot sample is not enough; a tenth of the samples is. */
 #include "diagnose/rule.h"
 
 #include <math.h>
@@ -7,8 +7,7 @@
 
 #define MARGIN_C 5.0 /* below the device's own limit */
 #define FALLBACK_C                                                                                 \
-    85.0 /* where it tells none: the limit of most data-centre cards, less margin                  \
-          */
+    85.0 /* without a reported limit: the limit of most data-centre cards, less the margin */
 #define LASTING_SHARE 0.10
 #define LEAST_SAMPLES 5
 

@@ -1,6 +1,6 @@
-/* rule_gpu_utilization.c: LOW_GPU_UTILIZATION and MODERATE_GPU_UTILIZATION: the devices of this run
- * stood idle. Utilisation is a symptom, so it is always told together with the step-time verdict
- * that explains it. Only GPUs of this run are in the database. */
+/* rule_gpu_utilization.c: LOW_GPU_UTILIZATION and MODERATE_GPU_UTILIZATION: the devices of this
+ * run were idle. Utilization is a symptom, so the text names the step-time verdict that explains
+ * it. Only GPUs of this run are in the database. */
 #include "diagnose/rule.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #define LOW      0.30 /* verdicts.md */
 #define MODERATE 0.70
-/* NVML averages over up to a second: fewer samples say nothing. */
+/* NVML averages over up to a second: fewer samples are not enough. */
 #define LEAST_SAMPLES 5
 
 static const char *step_time_verdict(const struct findings *found)

@@ -1,12 +1,12 @@
-/* rule_h2d.c: H2D-BOUND: the training waits for copies to the device. Where the device has a clock,
- * what its stream spent in copies counts, and the idle time after copies that the host waited for;
- * a copy that the host does not wait for holds the stream up all the same. The lines that copy are
- * named where they are known. */
+/* rule_h2d.c: H2D-BOUND: the training waits for copies to the device. Where the device has a
+ * clock, the time that its stream spent in copies counts, and its idle time after copies that
+ * the host waited for: a copy delays the stream even if the host does not wait. The lines that
+ * copy are named where they are known. */
 #include "diagnose/rule.h"
 
-/* Copies of pinned memory beside pageable: 55.4 and 18.3 GB/s on PCIe 5 (docs/gpu.md). */
+/* Speed of copies of pinned memory over pageable: 55.4 and 18.3 GB/s on PCIe 5 (docs/gpu.md). */
 #define PINNED_SPEEDUP 3.0
-/* Copies smaller than this are over before the next is asked for: what counts is their number. */
+/* A smaller copy ends before the next one is started: then the number of copies matters. */
 #define SMALL_COPY_BYTES (64.0 * 1024)
 #define MANY_COPIES      16.0
 
@@ -20,7 +20,7 @@ static double share_of(const struct facts *facts, const struct rank_facts *r,
     return gpu.idle >= BOUND_WARNING && idle_ms >= COST_FLOOR * r->cost_ms ? gpu.idle : 0;
 }
 
-/* A step's, by the calls of CUDA. */
+/* Bytes per step in CUDA calls of a class. */
 static double copied_bytes(const struct facts *facts, const struct rank_facts *r,
                            enum leat_cuda_class class)
 {
@@ -31,8 +31,8 @@ static double copied_bytes(const struct facts *facts, const struct rank_facts *r
     return bytes;
 }
 
-/* The lines whose copies are waited for, if they are what holds the step up: many of them, or half
- * of what is copied at the least. */
+/* The lines whose copies are waited for, if they delay the step: when there are many copies, or
+ * at least half of all copied bytes. */
 static void find_copies(const struct facts *facts, const struct rank_facts *r,
                         struct device_lines *ret)
 {
@@ -43,7 +43,7 @@ static void find_copies(const struct facts *facts, const struct rank_facts *r,
         *ret = (struct device_lines){0};
 }
 
-/* A copy that overlaps costs nothing as long as the rest of the step is longer. */
+/* An overlapped copy costs nothing as long as the rest of the step is longer. */
 static double overlapped(double wall_ms, double h2d_ms)
 {
     double rest_ms = wall_ms - h2d_ms;
@@ -60,8 +60,8 @@ static void advise_pinned(struct finding *f, const char *at)
                    at ? " at " : "", at ? at : "");
 }
 
-/* Of the time held up, the part that is not copying: the host had waited for a copy, and the device
- * then for the host. */
+/* Share of the delay that is not copying: the host waited for a copy, and then the device for
+ * the host. */
 static double waiting_part(const struct facts *facts, const struct rank_facts *r)
 {
     double copying = 0, waiting = 0;
@@ -77,7 +77,7 @@ static double waiting_part(const struct facts *facts, const struct rank_facts *r
     return waiting > 0 ? waiting / (copying + waiting) : 0;
 }
 
-/* Returns the step that is predicted. */
+/* Returns the predicted step. */
 static double advise_lines(struct finding *f, const struct device_lines *copies, double waiting,
                            double wall_ms, double h2d_ms)
 {
@@ -141,7 +141,7 @@ static void prove_lines(struct finding *f, const struct device_lines *copies,
                   "cuda_lines WHERE pid = %lld", (long long)r->pid);
 }
 
-/* No line waits for its copies, or none is known. */
+/* For when no line waits for its copies, or none is known. Returns the predicted step. */
 static double advise_loader(struct finding *f, const struct facts *facts,
                             const struct loader_fact *loader, const struct rank_facts *r,
                             double wall_ms, double h2d_ms)

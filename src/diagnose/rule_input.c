@@ -1,6 +1,6 @@
 /* rule_input.c: INPUT-BOUND: the training waits for batches. The share is of kept time on the
- * typical rank; a rank that alone waits for its input is an INPUT STRAGGLER (rule_straggler.c).
- * Where the device has a clock, only waits count during which it stood idle. */
+ * typical rank; a single rank that waits for its input is an INPUT STRAGGLER (rule_straggler.c).
+ * Where the device has a clock, only waits count in which the device was idle. */
 #include "diagnose/rule.h"
 
 void rule_input(const struct facts *facts, struct findings *found)

@@ -1,18 +1,18 @@
-/* rule_insufficient.c: INSUFFICIENT DATA: what is missing, and how to get it. One finding, for the
- * first thing that is missing along the way from the process to the step. */
+/* rule_insufficient.c: INSUFFICIENT DATA: what is missing, and how to get it. One finding, for
+ * the first thing that is missing on the way from the process to the step. */
 #include "diagnose/rule.h"
 
 #include <leat/recorder.h>
 
 #include <string.h>
 
-static struct finding *say(struct findings *found)
+static struct finding *add_finding(struct findings *found)
 {
     return findings_add(found, KIND_INSUFFICIENT_DATA, SECTION_STEP_TIME, SEVERITY_INFO);
 }
 
-/* The process that matters when there are no steps: the first that spoke. */
-static const struct proc_fact *first_recorded(const struct facts *facts)
+/* Without steps, the first process that sent records matters. */
+static const struct proc_fact *first_reporting(const struct facts *facts)
 {
     for (size_t i = 0; i < facts->proc_count; i++)
         if (facts->procs[i].recorded)
@@ -30,16 +30,16 @@ static const struct lost_fact *lost_ranks(const struct facts *facts)
 
 static void no_steps(const struct facts *facts, struct findings *found)
 {
-    const struct proc_fact *spoke = first_recorded(facts);
+    const struct proc_fact *reporting = first_reporting(facts);
     const struct lost_fact *lost = lost_ranks(facts);
-    struct finding *f = say(found);
-    if (lost && (!spoke || !facts->torch[0])) {
+    struct finding *f = add_finding(found);
+    if (lost && (!reporting || !facts->torch[0])) {
         finding_say(f, "No training step was seen: %s", lost->why);
         finding_advise(f, ACTION_KEEP_PYTHONPATH,
                        "Keep the PYTHONPATH that `leat run` sets: append to it instead of "
                        "replacing it, and do not start Python with -I, -E or -S.");
         finding_prove(f, EVIDENCE_SILENT_PROCESSES, (double)lost->n, "lost WHERE what = 'ranks'");
-    } else if (!spoke) {
+    } else if (!reporting) {
         finding_say(f, "No process of this run imported torch, so there are no training steps.");
         finding_advise(f, ACTION_RUN_TRAINING,
                        "Run a script that trains with PyTorch. If this one does, its Python could "
@@ -55,7 +55,7 @@ static void no_steps(const struct facts *facts, struct findings *found)
         finding_say(f,
                     "torch was imported, but no step was seen: no optimizer stepped and no "
                     "DataLoader returned a batch%s%s.",
-                    spoke->missing[0] ? "; hooks not installed: " : "", spoke->missing);
+                    reporting->missing[0] ? "; hooks not installed: " : "", reporting->missing);
         finding_advise(f, ACTION_MARK_STEPS,
                        "Let the script run until its training loop, or call leat.step() at the end "
                        "of each step.");
@@ -65,7 +65,7 @@ static void no_steps(const struct facts *facts, struct findings *found)
 
 static void too_few(const struct rank_facts *r, struct findings *found)
 {
-    struct finding *f = say(found);
+    struct finding *f = add_finding(found);
     finding_say(f,
                 "Only %lld of %lld steps can be judged (%lld were warm-up, %lld compiled the "
                 "model); a verdict needs %d.",
@@ -77,7 +77,7 @@ static void too_few(const struct rank_facts *r, struct findings *found)
 
 static void too_short(const struct rank_facts *r, struct findings *found)
 {
-    struct finding *f = say(found);
+    struct finding *f = add_finding(found);
     double wall_ms = r->kept_ms / (double)r->kept;
     finding_say(f,
                 "A step takes %.3f ms. That is less than ten times leat's own cost of %.3f ms per "
@@ -98,7 +98,7 @@ static void missing_signal(const struct facts *facts, const struct rank_facts *r
     for (size_t i = 0; i < facts->proc_count; i++)
         if (facts->procs[i].pid == r->pid)
             why = facts->procs[i].missing;
-    struct finding *f = say(found);
+    struct finding *f = add_finding(found);
     finding_say(f,
                 "leat could not see when batches arrived, so it cannot separate waiting for input "
                 "from computing%s%s.",

@@ -1,8 +1,8 @@
-/* rule_launch.c: LAUNCH-BOUND: inside forward, backward and optimizer the device waits for the host
- * to launch something. Only the clock of the device can tell: pauses of 250 us and more by events,
- * in the phase that they are in; shorter ones by samples, which are of the launches. The cures
- * differ: a long pause is Python that has nothing to do with launching, short ones are kernels too
- * small for their launches. */
+/* rule_launch.c: LAUNCH-BOUND: during forward, backward and optimizer the device waits until the
+ * host launches work. Only the clock of the device shows it: pauses of 250 us and more by
+ * events, in the phase in which they are; shorter ones by samples between launches. The actions
+ * differ: a long pause is Python that has nothing to do with launching, short ones are kernels
+ * too small for their launches. */
 #include "diagnose/rule.h"
 
 static const enum leat_clock_phase compute_phases[] = {LEAT_CLOCK_FORWARD, LEAT_CLOCK_BACKWARD,
@@ -25,8 +25,8 @@ static enum leat_clock_phase largest_gap(const struct facts *facts, const struct
     return largest;
 }
 
-static void say_of_phase(struct finding *f, double idle, double wall_ms, const char *largest,
-                         double largest_idle)
+static void describe_phase(struct finding *f, double idle, double wall_ms, const char *largest,
+                           double largest_idle)
 {
     finding_say(
         f,
@@ -41,7 +41,7 @@ static void say_of_phase(struct finding *f, double idle, double wall_ms, const c
     finding_argument(f, "phase=%s", largest);
 }
 
-static void say_of_launches(struct finding *f, double idle, double wall_ms)
+static void describe_launches(struct finding *f, double idle, double wall_ms)
 {
     finding_say(
         f,
@@ -71,9 +71,9 @@ void rule_launch(const struct facts *facts, struct findings *found)
     f->share = gpu.idle;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     if (largest == LEAT_CLOCK_LAUNCH)
-        say_of_launches(f, gpu.idle, wall_ms);
+        describe_launches(f, gpu.idle, wall_ms);
     else
-        say_of_phase(f, gpu.idle, wall_ms, clock_phase_names[largest], largest_idle);
+        describe_phase(f, gpu.idle, wall_ms, clock_phase_names[largest], largest_idle);
     finding_prove(f, EVIDENCE_GPU_IDLE_IN_COMPUTE, gpu.idle, "gpu_clock WHERE pid = %lld",
                   (long long)r->pid);
     f->predicted_gain = gain_of(wall_ms, wall_ms * (1 - gpu.idle));

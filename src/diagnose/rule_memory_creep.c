@@ -1,16 +1,15 @@
 /* rule_memory_creep.c: MEMORY CREEP and MEMORY RISING: memory that grows with the steps.
  *
- * Three kinds are looked at: what torch has allocated on a device, the private memory of a rank's
- * process, and that of its DataLoader workers. Private is RSS without shared pages: mapped datasets
- * and batches in shared memory fill the RSS of a healthy process.
+ * Checked are: what torch has allocated on a device, the private memory of a rank's process, and
+ * that of its DataLoader workers. Private is RSS without shared pages: mapped datasets and batches
+ * in shared memory fill the RSS of a healthy process.
  *
  * A leak is a slope, not a difference: memory rises at the start of every run (allocator, caches,
- * the first epoch) and then stays, or rises once more when an allocator's free places no longer
- * fit. So the slope is a robust one (Theil-Sen over kept steps), its 95 % interval must lie above
- * zero, that of the last third too, and the middle and the last third must each rise at no less
- * than half of the whole's pace: a leak never rests for a third of the run. One finding a kind: the
- * worst process, and how many more there are.
- */
+ * the first epoch) and then stays, or rises once more when the free blocks of an allocator are too
+ * small. So the slope is a robust one (Theil-Sen over kept steps), its 95 % interval must be above
+ * zero, that of the last third too, and the middle and the last third must each rise at least half
+ * as fast as the whole: a leak never pauses for a third of the run. There is one finding per kind,
+ * for the worst process, with the number of others. */
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
@@ -21,17 +20,17 @@
 #include <string.h>
 
 #define MIB (1024.0 * 1024.0)
-/* verdicts.md: growth of 5 % and 64 MiB, below which a run's normal scatter lies. */
+/* verdicts.md: growth of 5 % and 64 MiB; memory of a healthy run varies less. */
 #define CREEP_RATIO 0.05
 #define CREEP_BYTES (64 * MIB)
-/* Worth a remark: beyond what the heap of any Python process gains by itself in a run. */
+/* Growth worth an info: more than the heap of any Python process grows in a run. */
 #define RISING_RATIO 0.01
 #define RISING_BYTES (8 * MIB)
-/* A slope needs points: 15 leave 5 for the last third, the least for which a 95 % interval says
- * more than "they rise". In less than 5 s of steps a run is still starting. */
+/* A slope needs points: 15 leave 5 for the last third, the fewest for which a 95 % interval is
+ * useful. In the first 5 s of steps a run is still starting. */
 #define CREEP_SAMPLES 15
 #define CREEP_MS      5000.0
-#define FURTHER_STEPS 10000.0 /* verdicts.md: critical when capacity is that near */
+#define FURTHER_STEPS 10000.0 /* verdicts.md: critical when memory is full within so many */
 
 struct series {
     double *step, *bytes; /* owned */
@@ -43,10 +42,10 @@ struct growth {
     const struct rank_facts *rank;
     int device, worker_id;
     int64_t pid;
-    double slope;      /* bytes a step */
-    double from, to;   /* bytes at the window's start, and its growth added */
-    double steps_left; /* until capacity; NaN unknown */
-    int creeps;        /* 1 creep, 0 rising */
+    double slope;      /* bytes per step */
+    double from, to;   /* bytes at the start of the window, and with its growth added */
+    double steps_left; /* until memory is full; NaN: unknown */
+    int creeps;        /* 1: creep, 0: rising */
     size_t others;     /* of the same kind and verdict */
 };
 
@@ -67,8 +66,7 @@ static int series_add(struct series *s, double step, double bytes)
     return 0;
 }
 
-/* The step being made at a time: that of the first entry which ends after it. -1 outside of the
- * kept steps. */
+/* The step at a time: that of the first entry which ends after it. -1 outside of the kept steps. */
 static double step_at(const struct rank_facts *r, double t_ms)
 {
     double from_ms, to_ms;
@@ -93,7 +91,8 @@ static double quantile_of(const double *values, size_t n)
     return stats_quantile(few, n < 5 ? n : 5, 0.5);
 }
 
-/* 1 and the growth when the series rises by the rule above; 0 when not; negative: no memory. */
+/* 1 and the growth when the series rises as described above; 0 when it does not; negative: no
+ * memory. */
 static int judge(const struct series *s, struct growth *g)
 {
     struct stats_slope all, middle, last;
@@ -110,7 +109,7 @@ static int judge(const struct series *s, struct growth *g)
     if (!(all.low > 0) || !(last.low > 0) || middle.slope < all.slope / 2 ||
         last.slope < all.slope / 2)
         return 0;
-    /* The ends must bear it out: a slope of the many is not a growth of the whole. */
+    /* The ends must confirm the slope: most pairs may rise although the whole does not. */
     double first = quantile_of(s->bytes, s->count);
     double end = quantile_of(s->bytes + s->count - 5, 5);
     double grown = all.slope * (s->step[s->count - 1] - s->step[0]);
@@ -141,7 +140,7 @@ static double last_available(const struct facts *facts)
     return NAN;
 }
 
-static int look_at_gpu(const struct facts *facts, struct growth *worst)
+static int check_devices(const struct facts *facts, struct growth *worst)
 {
     struct series s = {0};
     int result = 0;
@@ -171,8 +170,8 @@ static int look_at_gpu(const struct facts *facts, struct growth *worst)
     return result < 0 ? result : 0;
 }
 
-/* Judges the memory of the process that `g` names. */
-static int look_at_process(const struct facts *facts, struct growth *g, struct growth *worst)
+/* Checks the memory of the process that `g` names. */
+static int check_process(const struct facts *facts, struct growth *g, struct growth *worst)
 {
     struct series s = {0};
     size_t count;
@@ -186,7 +185,7 @@ static int look_at_process(const struct facts *facts, struct growth *g, struct g
     if (result >= 0 && count && g->rank->kept_ms >= CREEP_MS)
         result = judge(&s, g);
     if (result > 0) {
-        /* What is free is shared by the ranks, which usually all leak if one does. */
+        /* Ranks share the free memory, and usually all leak if one does. */
         g->steps_left = last_available(facts) / (double)facts->rank_count / g->slope;
         keep_worst(worst, g);
     }
@@ -194,14 +193,14 @@ static int look_at_process(const struct facts *facts, struct growth *g, struct g
     return result < 0 ? result : 0;
 }
 
-static int look_at_hosts(const struct facts *facts, struct growth *worst_host,
-                         struct growth *worst_worker)
+static int check_processes(const struct facts *facts, struct growth *worst_host,
+                           struct growth *worst_worker)
 {
     int result = 0;
     for (size_t i = 0; result >= 0 && i < facts->rank_count; i++) {
         struct growth g = {
             .kind = HOST, .rank = &facts->ranks[i], .worker_id = -1, .pid = facts->ranks[i].pid};
-        result = look_at_process(facts, &g, worst_host);
+        result = check_process(facts, &g, worst_host);
     }
     for (size_t i = 0; result >= 0 && i < facts->worker_count; i++)
         for (size_t j = 0; j < facts->rank_count; j++) {
@@ -210,13 +209,13 @@ static int look_at_hosts(const struct facts *facts, struct growth *worst_host,
                 continue;
             struct growth g = {
                 .kind = WORKER, .rank = &facts->ranks[j], .worker_id = w->worker_id, .pid = w->pid};
-            result = look_at_process(facts, &g, worst_worker);
+            result = check_process(facts, &g, worst_worker);
             break;
         }
     return result < 0 ? result : 0;
 }
 
-static void tell(const struct growth *g, struct findings *found)
+static void add_finding(const struct growth *g, struct findings *found)
 {
     if (!g->rank)
         return;
@@ -277,11 +276,11 @@ static void tell(const struct growth *g, struct findings *found)
 void rule_memory_creep(const struct facts *facts, struct findings *found)
 {
     struct growth gpu = {0}, host = {0}, worker = {0};
-    if (look_at_gpu(facts, &gpu) < 0 || look_at_hosts(facts, &host, &worker) < 0) {
+    if (check_devices(facts, &gpu) < 0 || check_processes(facts, &host, &worker) < 0) {
         found->failed = 1;
         return;
     }
-    tell(&gpu, found);
-    tell(&host, found);
-    tell(&worker, found);
+    add_finding(&gpu, found);
+    add_finding(&host, found);
+    add_finding(&worker, found);
 }

@@ -1,6 +1,6 @@
-/* rule_memory_imbalance.c: IMBALANCE: one rank needs much more memory than the others, so it alone
- * limits the batch. Uneven memory matters only where memory is used at all: from 30 % of the
- * capacity on. Looked at for device memory and for the private memory of the rank's process. */
+/* rule_memory_imbalance.c: IMBALANCE: one rank needs much more memory than the others, so it
+ * alone limits the batch. That matters only from 30 % of the capacity on. Checked for device
+ * memory and for the private memory of the rank's process. */
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
@@ -30,7 +30,7 @@ static void judge(const struct facts *facts, const struct subject *subject, cons
     }
     if (n < 2)
         return;
-    /* The lower of the two in the middle, so that with two ranks the other one is the measure. */
+    /* The lower of the two in the middle, so that with two ranks the other one is the median. */
     double median = stats_quantile(sorted, n, (double)((n - 1) / 2) / (double)(n - 1));
     double excess = (peaks[worst] - median) / median;
     if (excess < IMBALANCE_RATIO || !(peaks[worst] >= IMBALANCE_LEAST * subject->capacity))

@@ -1,9 +1,8 @@
-/* rule_memory_pressure.c: HIGH PRESSURE: memory that came near its capacity: what torch allocated
- * on a device, and the private memory of all processes of the run on the host.
+/* rule_memory_pressure.c: HIGH PRESSURE: memory came near its capacity: what torch allocated on a
+ * device, or the private memory of all processes of the run on the host.
  *
- * Allocated, not reserved: torch's allocator keeps freed memory in reserve and gives it back before
- * it fails, so a high reserve is no danger.
- */
+ * Allocated, not reserved: torch's allocator keeps freed memory in reserve and frees it before an
+ * allocation fails, so a high reserve is no danger. */
 #include "diagnose/rule.h"
 
 #include <math.h>
@@ -42,8 +41,8 @@ static void on_device(const struct facts *facts, struct findings *found)
     finding_prove(f, EVIDENCE_CAPACITY, capacity, "gpu_samples");
 }
 
-/* The sum over processes at one moment: of each the last sample within two seconds, more than the
- * distance between two samples of a process that lives. */
+/* The sum over processes at one time: of each its last sample within two seconds, which is
+ * longer than the interval between samples of a live process. */
 static double run_bytes_at(const struct facts *facts, double t_ms)
 {
     double sum = 0, latest = NAN;
@@ -62,8 +61,8 @@ static double run_bytes_at(const struct facts *facts, double t_ms)
 static void on_host(const struct facts *facts, struct findings *found)
 {
     double capacity = host_capacity(facts), peak = 0;
-    /* Only moments when the machine itself is short can be the run's: spares the sums of the rest.
-     */
+    /* The run can be near the capacity only when the machine is short of memory: other times
+     * need no sum. */
     for (size_t i = 0; i < facts->sys_sample_count; i++) {
         const struct sys_sample *s = &facts->sys_samples[i];
         if (s->memory_available > (1 - PRESSURE_WARNING) * 2 * capacity)

@@ -1,16 +1,16 @@
 /* rule_oom.c: OOM KILL: the kernel killed a process of the run because memory ran out, or torch
- * found no room on the device. The kernel's counter counts for the whole machine or cgroup, so it
- * speaks of this run only when this run lost a process. Without a counter (no rights, old kernel) a
- * SIGKILL with next to no memory left is the same story, told with less confidence. */
+ * could not allocate on the device. The kernel's counter is for the whole machine or cgroup, so
+ * it counts only when this run lost a process. Without a counter (no rights, old kernel),
+ * SIGKILL with almost no memory left means the same, with less confidence. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define SIGNAL_KILL  9
 #define GIB          (1024.0 * 1024.0 * 1024.0)
-#define NOTHING_LEFT 0.05 /* of memory available in the last sample */
+#define NOTHING_LEFT 0.05 /* share of memory available in the last sample */
 
-/* Killed itself; or by a shell's or torchrun's account (128 + 9, -9); or a worker was. */
+/* The run was killed; or a shell or torchrun reports it (128 + 9, -9); or a worker was killed. */
 static int lost_a_process(const struct facts *facts)
 {
     return facts->signal == SIGNAL_KILL || facts->exit_status == 128 + SIGNAL_KILL ||

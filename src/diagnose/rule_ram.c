@@ -1,10 +1,11 @@
-/* rule_ram.c: HIGH RAM: the machine (or the cgroup) is nearly out of memory, whoever uses it. */
+/* rule_ram.c: HIGH RAM: the machine (or the cgroup) is nearly out of memory, whatever process
+ * uses it. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define GIB      (1024.0 * 1024.0 * 1024.0)
-#define WARNING  0.08 /* of memory left: the counterpart of 92 % pressure */
+#define WARNING  0.08 /* share of memory left: the counterpart of 92 % pressure */
 #define CRITICAL 0.03
 
 void rule_ram(const struct facts *facts, struct findings *found)

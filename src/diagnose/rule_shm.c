@@ -1,11 +1,11 @@
-/* rule_shm.c: SHM FULL: /dev/shm is near its limit. DataLoader workers hand batches over through
- * it; when it is full, a worker dies of a bus error. Containers give it 64 MB by default. */
+/* rule_shm.c: SHM FULL: /dev/shm is near its limit. DataLoader workers hand over batches through
+ * it; when it is full, a worker dies with a bus error. Containers have 64 MB by default. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define MIB     (1024.0 * 1024.0)
-#define WARNING 0.90 /* a batch or two before the end, with the default 64 MB */
+#define WARNING 0.90 /* with the default 64 MB, one or two batches are left */
 
 void rule_shm(const struct facts *facts, struct findings *found)
 {

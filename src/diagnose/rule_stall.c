@@ -1,15 +1,15 @@
-/* rule_stall.c: INTERMITTENT STALL: a few steps hold much of the time. Says how often they come and
- * what they coincide with: what a mean would hide.
+/* rule_stall.c: INTERMITTENT STALL: a few steps take much of the time. The finding says how often
+ * they come and what they coincide with.
  *
- * The slowest 1 % decide whether there is a stall. Stalls may be more than 1 % of the steps, so
- * what is *named* are all steps beyond half-way between a usual step and those: the stalled ones.
+ * The slowest 1 % of steps decide whether there is a stall. Stalls may be more than 1 % of the
+ * steps, so the stalled steps are all that are longer than halfway between a usual step and the
+ * slowest ones.
  *
  * A training that had no CPU did not stall: other programs, or other virtual machines on the same
- * hardware, had it. That is told as a remark, since nothing in the script would change it.
+ * hardware, used it. That is only a remark, since nothing in the script would change it.
  *
- * A host that runs ahead of the device and now and then waits for it has long steps, in which
- * nothing is lost: the device is at work, and has been for as long as the host was ahead.
- */
+ * A host that runs ahead of the device and sometimes waits for it has long steps without any loss:
+ * the device worked all that time. */
 #include "diagnose/rule.h"
 
 #include "base/mem.h"
@@ -19,22 +19,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COINCIDE_SHARE 0.80 /* of the stalled steps that must share a circumstance to name it */
-#define REGULAR_SHARE  0.80 /* of the gaps that must equal the usual one to call it a period */
-#define NO_CPU_SHARE   0.50 /* of the lost time: more than all other reasons together */
-#define AT_WORK_SHARE  0.50 /* likewise: the device was at work */
+#define COINCIDE_SHARE    0.80 /* of the stalled steps that must share a circumstance to name it */
+#define REGULAR_SHARE     0.80 /* of the gaps that must equal the usual one to call it a period */
+#define NO_CPU_SHARE      0.50 /* of the lost time: more than all other reasons together */
+#define DEVICE_BUSY_SHARE 0.50 /* the same for time in which the device worked */
 
 struct stalls {
     const struct rank_facts *rank;
     double usual_ms;  /* median step */
-    double cut_ms;    /* a step from here on is stalled */
+    double cut_ms;    /* a step of this length or more is stalled */
     size_t *at;       /* entries; owned */
     size_t count;     /* of them */
     double held_ms;   /* all their time */
     double excess_ms; /* beyond as many usual steps: what would be given back */
     double gap_steps; /* usual distance; NaN without a period */
     double gap_ms;
-    int phase; /* in which most of the excess lies */
+    int phase; /* in which most of the excess is */
     double phase_excess_ms;
 };
 
@@ -64,8 +64,8 @@ static int find_stalls(const struct rank_facts *r, const struct slowest *slowest
     return 0;
 }
 
-/* A period is claimed only from three gaps on, of which most are the same: within one step, or a
- * twentieth, of the usual gap. */
+/* A period needs at least three stalls, and most gaps must be the usual one: within one step, or
+ * a twentieth of it. */
 static void find_period(struct stalls *s)
 {
     double gaps[256];
@@ -86,7 +86,7 @@ static void find_period(struct stalls *s)
         (s->rank->end_ms[s->at[s->count - 1]] - s->rank->end_ms[s->at[0]]) / (double)(s->count - 1);
 }
 
-/* The phase that grew most against its own usual length (its mean over the other steps). */
+/* The phase that grew most beyond its own usual length (its mean over the other steps). */
 static void find_phase(struct stalls *s)
 {
     const struct rank_facts *r = s->rank;
@@ -139,9 +139,8 @@ static double respawn_share(const struct facts *facts, const struct stalls *s)
     return (double)n / (double)s->count;
 }
 
-/* Major faults (reads of pages that were not in memory) between two samples are charged to the
- * stalled steps when the interval touches one. They coincide when nearly all faults do, and there
- * is at least one a stalled step. */
+/* Share of the major faults (pages read from storage) that fall on stalled steps: those between
+ * two samples whose interval touches such a step. 0 with less than one fault per stalled step. */
 static double fault_share(const struct facts *facts, const struct stalls *s)
 {
     double in = 0, all = 0;
@@ -161,9 +160,9 @@ static double fault_share(const struct facts *facts, const struct stalls *s)
     return all >= (double)s->count && all > 0 ? in / all : 0;
 }
 
-/* Share of the time lost in stalled steps during which the process was ready to run and had no CPU:
- * it waited in the queue, or the hypervisor had taken the CPU away. Samples are coarser than steps,
- * so what an interval tells is counted up to the loss of the stalled steps it touches. */
+/* Share of the time lost in stalled steps in which the process was ready to run and had no CPU:
+ * it waited in the queue, or the hypervisor had taken the CPU away. Samples are coarser than
+ * steps, so an interval counts at most the time lost in the stalled steps that it touches. */
 static double no_cpu_share(const struct facts *facts, const struct stalls *s)
 {
     double without_ms = 0;
@@ -186,9 +185,9 @@ static double no_cpu_share(const struct facts *facts, const struct stalls *s)
     return s->excess_ms > 0 ? without_ms / s->excess_ms : 0;
 }
 
-/* Share of the time lost in stalled steps in which the host waited for its device, now and then: in
- * few steps. Of several ranks it is not known whether the device, too, waited for others. */
-static double at_work_share(const struct facts *facts, const struct stalls *s)
+/* Share of the time lost in stalled steps in which the host waited for its device in few steps.
+ * With several ranks it is not known whether the device waited for other ranks, too. */
+static double device_busy_share(const struct facts *facts, const struct stalls *s)
 {
     double waited_ms = 0;
     for (size_t i = 0; i < facts->cuda_line_count && facts->rank_count == 1; i++) {
@@ -207,7 +206,7 @@ struct circumstance {
     uint32_t flag;    /* of the steps; 0: found in another way */
 };
 
-static const struct circumstance known[] = {
+static const struct circumstance circumstances[] = {
     {.text = "the start of an epoch",
      .action = ACTION_KEEP_WORKERS,
      .evidence = EVIDENCE_STALLS_AT_EPOCH_START,
@@ -242,25 +241,25 @@ static const struct circumstance known[] = {
 static const struct circumstance *find_circumstance(const struct facts *facts,
                                                     const struct stalls *s, double *ret_share)
 {
-    const size_t n = sizeof known / sizeof *known;
+    const size_t n = sizeof circumstances / sizeof *circumstances;
     for (size_t i = 0; i < n; i++) {
-        double share = known[i].flag ? flagged_share(s, known[i].flag)
-                       : i + 1 == n  ? fault_share(facts, s)
-                                     : respawn_share(facts, s);
+        double share = circumstances[i].flag ? flagged_share(s, circumstances[i].flag)
+                       : i + 1 == n          ? fault_share(facts, s)
+                                             : respawn_share(facts, s);
         if (share >= COINCIDE_SHARE) {
             *ret_share = share;
-            return &known[i];
+            return &circumstances[i];
         }
     }
     return NULL;
 }
 
 static void describe(const struct facts *facts, const struct stalls *s, struct finding *f,
-                     int machine)
+                     int without_cpu)
 {
     const struct rank_facts *r = s->rank;
     double share = 0;
-    const struct circumstance *c = machine ? NULL : find_circumstance(facts, s, &share);
+    const struct circumstance *c = without_cpu ? NULL : find_circumstance(facts, s, &share);
     char period[96] = "";
     if (!isnan(s->gap_steps))
         snprintf(period, sizeof period, ", every %.0f steps (%.1f s)", s->gap_steps,
@@ -270,11 +269,11 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
                 "most of it in %s%s%s.",
                 s->count, (long long)r->kept, 100 * s->held_ms / r->kept_ms,
                 s->held_ms / (double)s->count, s->usual_ms, period, leat_phase_names[s->phase],
-                machine ? ". The training was ready to run but got no CPU"
-                : c     ? ". They coincide with "
-                        : "",
+                without_cpu ? ". The training was ready to run but got no CPU"
+                : c         ? ". They coincide with "
+                            : "",
                 c ? c->text : "");
-    if (machine)
+    if (without_cpu)
         finding_advise(f, ACTION_NOTHING,
                        "Other programs or virtual machines used the CPU in those steps. Nothing in "
                        "the script needs to change.");
@@ -299,26 +298,26 @@ static void describe(const struct facts *facts, const struct stalls *s, struct f
         finding_prove(f, c->evidence, share, "%s %d", c->rows, r->rank);
 }
 
-static void tell(const struct facts *facts, struct stalls *s, struct findings *found)
+static void add_finding(const struct facts *facts, struct stalls *s, struct findings *found)
 {
     const struct rank_facts *r = s->rank;
     double no_cpu = no_cpu_share(facts, s);
-    int machine = no_cpu >= NO_CPU_SHARE;
+    int without_cpu = no_cpu >= NO_CPU_SHARE;
     struct finding *f = findings_add(found, KIND_INTERMITTENT_STALL, SECTION_STEP_TIME,
-                                     machine ? SEVERITY_INFO : SEVERITY_WARNING);
+                                     without_cpu ? SEVERITY_INFO : SEVERITY_WARNING);
     if (!f)
         return;
     f->rank = facts->rank_count > 1 ? r->rank : -1;
     find_period(s);
     find_phase(s);
-    f->remark = machine;
-    if (!machine) {
+    f->remark = without_cpu;
+    if (!without_cpu) {
         f->share = s->excess_ms / r->kept_ms;
         f->predicted_gain = gain_of(r->kept_ms, r->kept_ms - s->excess_ms);
         f->at_most = 1;
     }
-    describe(facts, s, f, machine);
-    if (machine)
+    describe(facts, s, f, without_cpu);
+    if (without_cpu)
         finding_prove(f, EVIDENCE_TIME_WITHOUT_CPU, no_cpu, "proc_samples WHERE pid = %lld",
                       (long long)r->pid);
 }
@@ -338,8 +337,8 @@ void rule_stall(const struct facts *facts, struct findings *found)
         if (find_stalls(r, &slowest, &s) < 0)
             found->failed = 1;
         if (s.count > 0 && s.excess_ms / (double)s.count >= COST_FLOOR * r->cost_ms &&
-            at_work_share(facts, &s) < AT_WORK_SHARE)
-            tell(facts, &s, found);
+            device_busy_share(facts, &s) < DEVICE_BUSY_SHARE)
+            add_finding(facts, &s, found);
     }
     mem_free(s.at);
     mem_free(slowest.slow);

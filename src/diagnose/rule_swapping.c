@@ -1,13 +1,13 @@
-/* rule_swapping.c: SWAPPING: memory goes to disk and comes back while the run works. Pages that
- * were swapped out once and stay there cost nothing; it is the traffic that does, above all its way
- * back, which somebody waits for. */
+/* rule_swapping.c: SWAPPING: memory goes to disk and comes back during the run. Pages that were
+ * swapped out once and stay there cost nothing; pages that come back delay the thread that needs
+ * them. */
 #include "diagnose/rule.h"
 
 #include <math.h>
 
 #define MIB (1024.0 * 1024.0)
-/* 1 MiB/s back in is some 250 page faults a second that wait for a disk: at 0.1 ms (NVMe) to 10 ms
- * (hard disk) each, from 2.5 % of one thread's time upwards. Less is background noise. */
+/* 1 MiB/s swapped in is about 250 page faults per second that wait for a disk: at 0.1 ms (NVMe)
+ * to 10 ms (hard disk) each, at least 2.5 % of one thread's time. Less is normal. */
 #define SWAP_BYTES_PER_S MIB
 #define CRITICAL_FACTOR  10.0
 #define LEAST_SAMPLES    3

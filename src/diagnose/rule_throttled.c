@@ -1,16 +1,15 @@
-/* rule_throttled.c: THROTTLED: a device of this run lowered its clocks, and why. A busy GPU at its
- * power limit is as it should be: `power_cap` is no warning, and neither are clocks that rest
- * because nothing is to be done. */
+/* rule_throttled.c: THROTTLED: a device of this run lowered its clocks, and why. Two reasons are
+ * healthy: a busy GPU at its power limit (`power_cap`), and a GPU without work. */
 #include "diagnose/rule.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LASTING_SHARE 0.05 /* of the samples: fewer are a moment */
-#define SLOWING_SHARE 0.20 /* from here on it slows the run as a whole */
+#define LASTING_SHARE 0.05 /* share of samples: fewer are not lasting */
+#define SLOWING_SHARE 0.20 /* from here on it slows the whole run */
 #define LEAST_SAMPLES 5
 
-/* The first reason that matters, copied out; "" when there is none. */
+/* The first reason that is not harmless, copied; "" when there is none. */
 static void reason_of(const char *reasons, char *ret_reason, size_t bytes)
 {
     static const char *const harmless[] = {"power_cap", "idle", "application_clocks",

@@ -1,15 +1,13 @@
 /* rule_wait.c: WAIT-HEAVY: time in which neither the input nor the model worked: blocked on the
- * device or a collective (sync), or outside every phase (other). Names the largest known part.
+ * device or a collective (sync), or outside of all phases (other). Names the largest known part.
  *
- * Waiting that a late rank explains is not complained of twice: what the straggler rule has charged
- * to a rank is taken off the sync time of the others.
+ * A wait that a late rank explains is not reported twice: what the straggler rule charged to a rank
+ * is subtracted from the sync time of the others.
  *
- * On the clock of a device a line that waits for it in every step is the cause where the device
- * then stands idle, however short the wait was: whatever Python does next is not hidden behind
- * queued work, because there is none. Without the wait the step takes as long as the host or the
- * device is at work, whichever is longer; the line is named when that takes away half of the idle
- * time or more.
- */
+ * Where the device has a clock and is idle after a line that waits for it in every step, that line
+ * is the cause, however short the wait was: no queued work hides what Python does next. Without the
+ * wait the step takes as long as the host or the device works, whichever is longer; the line is
+ * named when that removes at least half of the idle time. */
 #include "diagnose/rule.h"
 
 #include <stdio.h>
@@ -48,8 +46,8 @@ static struct part largest_span(const struct facts *facts, const struct rank_fac
     return best;
 }
 
-/* What of `other` no span names, per step: spans of the user's may lie inside of each other, so the
- * sum of them may exceed the whole. */
+/* The part of `other` that no span names, per step. The user's spans may be nested, so their sum
+ * may be larger than `other`. */
 static double unnamed_other(const struct facts *facts, const struct rank_facts *r, double other_ms)
 {
     double named = 0;
@@ -63,7 +61,7 @@ static double unnamed_other(const struct facts *facts, const struct rank_facts *
 
 static void prove_span(struct finding *f, const struct rank_facts *r, const struct part *span)
 {
-    /* The name is the user's: quotes in it are doubled, as SQL wants them. */
+    /* The user chose the name: SQL needs its quotes doubled. */
     char name[2 * sizeof span->name];
     size_t n = 0;
     for (const char *c = span->name; *c; c++) {
@@ -77,7 +75,7 @@ static void prove_span(struct finding *f, const struct rank_facts *r, const stru
                             "span_totals WHERE rank = %d AND name = '%s'", r->rank, name);
 }
 
-/* How much of the typical rank's sync share stragglers explain. */
+/* The part of the typical rank's sync share that stragglers explain. */
 static double explained_share(const struct findings *found, double sync_share)
 {
     double worst = 0;
@@ -135,9 +133,9 @@ static void name_sync(struct finding *f, const struct facts *facts, const struct
 #define DEVICE_WAITS                                                                               \
     (CLOCK_PHASE(SYNC) | CLOCK_PHASE(COLLECTIVE) | CLOCK_PHASE(ALLOCATOR) | CLOCK_PHASE(OTHER))
 
-/* 1, with the finding told, when lines that wait for the device explain it. */
-static int tell_lines(struct finding *f, const struct facts *facts, const struct rank_facts *r,
-                      double wall_ms)
+/* 1, with the finding filled in, when lines that wait for the device explain it. */
+static int explain_by_lines(struct finding *f, const struct facts *facts,
+                            const struct rank_facts *r, double wall_ms)
 {
     struct gpu_share gpu;
     struct device_lines waits, copies;
@@ -174,7 +172,7 @@ void rule_wait(const struct facts *facts, struct findings *found)
     if (share > 0)
         share -= explained_share(found, phase_share(r, PHASE_SYNC));
     double host_share = share;
-    if (share > 0) /* to wait for a device that is at work costs nothing */
+    if (share > 0) /* waiting for a device that works costs nothing */
         share = exposed_share(facts, r, share, DEVICE_WAITS);
     if (share < BOUND_WARNING)
         return;
@@ -194,7 +192,7 @@ void rule_wait(const struct facts *facts, struct findings *found)
     finding_prove(f, EVIDENCE_SYNC_TIME, sync_ms, "steps WHERE id>>40 = %d", r->rank);
     finding_prove(f, EVIDENCE_OTHER_TIME, other_ms, "steps WHERE id>>40 = %d", r->rank);
     prove_exposed(f, facts, r, DEVICE_WAITS);
-    if (tell_lines(f, facts, r, wall_ms))
+    if (explain_by_lines(f, facts, r, wall_ms))
         return;
     finding_say(f,
                 "Waiting outside of input and compute takes %.0f %% of the step time: %.2f ms of "

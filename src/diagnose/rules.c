@@ -1,5 +1,5 @@
 /* rules.c: the table of rules. A new rule is one file rule_NAME.c, one row in rule.h, and two
- * golden databases: one that fires it and one that must not. */
+ * golden databases: one for which it fires and one for which it must not. */
 #include "diagnose/rule.h"
 
 #define X(name) {#name, rule_##name},

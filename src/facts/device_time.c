@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* What happens in less than half of the steps is no part of the loop: logging now and then, or the
- * model on its way to the device. */
+/* A line that runs in less than half of the steps is not part of the loop: it logs now and then,
+ * or moves the model to the device. */
 int cuda_line_repeats(const struct cuda_line *line, const struct rank_facts *rank)
 {
     return line->kind != CUDA_LINE_NEITHER && line->steps >= 2 &&
@@ -30,7 +30,7 @@ void device_lines_find(const struct facts *facts, const struct rank_facts *r,
         ret->ms += l->ms / (double)r->steps;
         ret->bytes += l->bytes / (double)r->steps;
         if (ret->count < DEVICE_LINES_MOST)
-            ret->lines[ret->count++] = l; /* they come ordered by time */
+            ret->lines[ret->count++] = l; /* they are ordered by time */
     }
     if (ret->count > 0)
         snprintf(ret->at, sizeof ret->at, "%s:%lld", ret->lines[0]->file,
@@ -45,7 +45,7 @@ double waits_of_copies(const struct facts *facts, const struct rank_facts *r)
     return copies.n > 0 ? copies.n / (copies.n + waits.n) : 0;
 }
 
-/* Device time of a step, ms: idle or at work, in these phases. */
+/* Device time per step in these phases, ms: idle or busy. */
 static double clocked_ms(const struct facts *facts, const struct rank_facts *r, clock_phases phases,
                          int idle)
 {
@@ -67,7 +67,7 @@ double device_work_ms(const struct facts *facts, const struct rank_facts *r)
     return clocked_ms(facts, r, ALL_CLOCK_PHASES, 0);
 }
 
-/* What the host does but for waiting. Of copies it is not known how much of them is a wait. */
+/* The host's time per step without waiting. How much of a copy is waiting is not known. */
 static double host_ms(const struct facts *facts, const struct rank_facts *r)
 {
     struct device_lines copies;

@@ -22,7 +22,7 @@ const struct loader_fact *feeding_loader(const struct facts *facts, int rank)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static int is_ours(const struct loader_view *view, const struct worker_fact *w)
+static int is_of_loader(const struct loader_view *view, const struct worker_fact *w)
 {
     return w->parent_pid == view->loader->pid &&
            (w->loader < 0 || w->loader == view->loader->loader) && w->alive_ms > 0 &&
@@ -47,14 +47,14 @@ static double mean_of(const struct mean *m)
     return m->n ? m->sum / (double)m->n : NAN;
 }
 
-static void look_at_workers(struct loader_view *view)
+static void view_workers(struct loader_view *view)
 {
     struct mean cpu = {0}, delay = {0};
     double busy_ms = 0, alive_ms = 0, batches = 0;
     int untold = 0;
     for (size_t i = 0; i < view->facts->worker_count; i++) {
         const struct worker_fact *w = &view->facts->workers[i];
-        if (!is_ours(view, w))
+        if (!is_of_loader(view, w))
             continue;
         view->worker_count++;
         untold |= w->loader < 0;
@@ -78,7 +78,7 @@ static void look_at_workers(struct loader_view *view)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static int look_at_lines(struct loader_view *view)
+static int view_lines(struct loader_view *view)
 {
     double read = 0, decode = 0, blocked = 0, of_samples = 0;
     if (facts_lines(view->facts, view->loader->pid, view->loader->loader, &view->lines,
@@ -127,7 +127,7 @@ double loader_view_line_share(const struct loader_view *view, const struct line_
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void look_at_parts(struct loader_view *view)
+static void view_parts(struct loader_view *view)
 {
     const struct loader_fact *l = view->loader;
     int maker = l->num_workers == 0 ? FACTS_PROCESS : FACTS_WORKERS;
@@ -153,7 +153,7 @@ static void look_at_parts(struct loader_view *view)
 
 /* Cores that other programs used, and CPU time that a hypervisor gave to other machines. 0 where
  * it was not sampled. */
-static void look_at_others(struct loader_view *view)
+static void view_others(struct loader_view *view)
 {
     struct mean taken = {0}, stolen = {0}, busy = {0};
     for (size_t i = 0; i < view->facts->sys_sample_count; i++) {
@@ -197,14 +197,14 @@ int loader_view_fill(struct loader_view *view)
     kept_interval(r, &view->from_ms, &view->to_ms);
     view->cores = view->facts->cpus > 0 ? (double)view->facts->cpus : 1;
     view->cores_left = cores_left(view->facts, view->from_ms, view->to_ms);
-    look_at_others(view);
+    view_others(view);
     view->idle_cores = (1 - machine_cpu(view->facts, view->from_ms, view->to_ms)) * view->cores;
     view->main_cpu = process_cpu(view->facts, r->pid, view->from_ms, view->to_ms);
     view->main_delay = process_delay(view->facts, r->pid, view->from_ms, view->to_ms);
-    look_at_workers(view);
+    view_workers(view);
     view->foreign_threads = foreign_threads(view);
-    look_at_parts(view);
-    return look_at_lines(view);
+    view_parts(view);
+    return view_lines(view);
 }
 
 void loader_view_done(struct loader_view *view)

@@ -36,7 +36,7 @@
 #include <string.h>
 
 enum {
-    PLAYED = 4096, /* batches: the mean varies less than 1 % when times vary by half */
+    SIMULATED = 4096, /* batches: the mean varies less than 1 % when times vary by half */
     WORKERS_MOST = 256,
     EACH_TRIED = 16
 };
@@ -47,7 +47,7 @@ struct task {
     double threads;         /* that compute */
 };
 
-enum stage { ASKS, ANSWERED_LATE, HANDS_OVER, RESTS };
+enum stage { ASKING, WAITING_FOR_ANSWER, HANDING_OVER, IN_REST_OF_STEP };
 
 struct worker {
     struct task task;
@@ -55,7 +55,7 @@ struct worker {
     int given;         /* batches of this epoch that it was asked for */
 };
 
-struct play {
+struct simulation {
     const struct what_if *w;
     int workers, ahead, epoch; /* ahead: batches on their way; epoch: its length in batches */
     struct worker worker[WORKERS_MOST];
@@ -132,34 +132,35 @@ static double alone_ms(const struct what_if *w, struct task t)
     return t.wait_ms + t.cpu_ms / rate_of(w, t.threads);
 }
 
-/* ---- the play -------------------------------------------------------------------------------- */
+/* ---- the simulation
+ * -------------------------------------------------------------------------------- */
 
-static void begin_epoch(struct play *p)
+static void begin_epoch(struct simulation *p)
 {
     for (int i = 0; i < p->workers; i++) {
         int most = (p->epoch - i + p->workers - 1) / p->workers, ahead = p->ahead / p->workers;
         p->worker[i] = (struct worker){.given = most < ahead ? most : ahead};
     }
     p->pinning = p->pinned = p->taken = 0;
-    p->stage = ASKS;
+    p->stage = ASKING;
 }
 
 /* The next batch of the epoch is ready for the training. */
-static int is_ready(const struct play *p)
+static int is_ready(const struct simulation *p)
 {
     if (p->w->pin_ms > 0)
         return p->pinned > p->taken;
     return p->worker[p->taken % p->workers].made > p->taken / p->workers;
 }
 
-static void hand_over(struct play *p)
+static void hand_over(struct simulation *p)
 {
-    p->stage = HANDS_OVER;
+    p->stage = HANDING_OVER;
     p->training = (struct task){0, p->w->hand_over_ms, 1};
 }
 
 /* Starts every task that can start. */
-static void begin_tasks(struct play *p)
+static void begin_tasks(struct simulation *p)
 {
     for (int i = 0; i < p->workers; i++) {
         struct worker *it = &p->worker[i];
@@ -173,11 +174,11 @@ static void begin_tasks(struct play *p)
         p->pinning = 1;
         p->pin = (struct task){p->w->pin_ms, 0, 1};
     }
-    if (p->stage == ASKS && is_ready(p)) {
+    if (p->stage == ASKING && is_ready(p)) {
         p->late_ms = p->w->busy_extra_ms;
-        p->stage = ANSWERED_LATE;
+        p->stage = WAITING_FOR_ANSWER;
     }
-    if (p->stage == ANSWERED_LATE &&
+    if (p->stage == WAITING_FOR_ANSWER &&
         (p->late_ms <= DONE_MS || !p->worker[p->taken % p->workers].at_work))
         hand_over(p);
 }
@@ -187,10 +188,11 @@ struct pace {
     double training, asked, others;
 };
 
-static struct pace pace_of(const struct play *p)
+static struct pace pace_of(const struct simulation *p)
 {
     const struct worker *asked = &p->worker[p->taken % p->workers];
-    double training = p->stage == HANDS_OVER || p->stage == RESTS ? computing(&p->training) : 0;
+    double training =
+        p->stage == HANDING_OVER || p->stage == IN_REST_OF_STEP ? computing(&p->training) : 0;
     double workers = 0, left = p->w->cores - 1;
     for (int i = 0; i < p->workers; i++)
         workers += p->worker[i].at_work ? computing(&p->worker[i].task) : 0;
@@ -202,10 +204,11 @@ static struct pace pace_of(const struct play *p)
 }
 
 /* Advances the time until the first task ends; returns by how much. */
-static double pass_time(struct play *p)
+static double pass_time(struct simulation *p)
 {
     double ms = INFINITY;
-    int training = p->stage == HANDS_OVER || p->stage == RESTS, asked = p->taken % p->workers;
+    int training = p->stage == HANDING_OVER || p->stage == IN_REST_OF_STEP,
+        asked = p->taken % p->workers;
     struct pace pace = pace_of(p);
     for (int i = 0; i < p->workers; i++)
         if (p->worker[i].at_work)
@@ -214,7 +217,7 @@ static double pass_time(struct play *p)
         ms = fmin(ms, left_ms(&p->pin, 1));
     if (training)
         ms = fmin(ms, left_ms(&p->training, pace.training));
-    if (p->stage == ANSWERED_LATE)
+    if (p->stage == WAITING_FOR_ANSWER)
         ms = fmin(ms, p->late_ms);
     for (int i = 0; i < p->workers; i++)
         if (p->worker[i].at_work)
@@ -228,7 +231,7 @@ static double pass_time(struct play *p)
 }
 
 /* Ends finished tasks; 1 when the training has finished with a batch. */
-static int end_tasks(struct play *p)
+static int end_tasks(struct simulation *p)
 {
     for (int i = 0; i < p->workers; i++)
         if (p->worker[i].at_work && is_over(&p->worker[i].task)) {
@@ -239,29 +242,29 @@ static int end_tasks(struct play *p)
         p->pinning = 0;
         p->pinned++;
     }
-    if (p->stage == HANDS_OVER && is_over(&p->training)) {
+    if (p->stage == HANDING_OVER && is_over(&p->training)) {
         /* Its worker is asked for the batch that is `ahead` later. */
         p->worker[p->taken % p->workers].given += p->taken + p->ahead < p->epoch;
-        p->stage = RESTS;
+        p->stage = IN_REST_OF_STEP;
         p->training = rest_task(p->w);
     }
-    if (p->stage != RESTS || !is_over(&p->training))
+    if (p->stage != IN_REST_OF_STEP || !is_over(&p->training))
         return 0;
-    p->stage = ASKS;
+    p->stage = ASKING;
     p->taken++;
     return 1;
 }
 
 /* Milliseconds per batch. */
-static double play(const struct what_if *w)
+static double simulate(const struct what_if *w)
 {
-    struct play p = {.w = w};
+    struct simulation p = {.w = w};
     p.workers = w->workers < WORKERS_MOST ? w->workers : WORKERS_MOST;
-    p.ahead = p.workers * (w->prefetch > 0 && w->prefetch < PLAYED ? w->prefetch : 2);
-    p.epoch = w->epoch_batches > 0 && w->epoch_batches < PLAYED ? w->epoch_batches : PLAYED;
-    int total = PLAYED / p.epoch * p.epoch;
+    p.ahead = p.workers * (w->prefetch > 0 && w->prefetch < SIMULATED ? w->prefetch : 2);
+    p.epoch = w->epoch_batches > 0 && w->epoch_batches < SIMULATED ? w->epoch_batches : SIMULATED;
+    int total = SIMULATED / p.epoch * p.epoch;
     /* Without epochs, the start is left out until the queue is full; with epochs, starts count. */
-    int skip = p.epoch == PLAYED ? PLAYED / 8 : 0;
+    int skip = p.epoch == SIMULATED ? SIMULATED / 8 : 0;
     double now = 0, from = 0;
     begin_epoch(&p);
     while (p.first < total) {
@@ -287,7 +290,7 @@ double what_if_step_ms(const struct what_if *w)
     if (!isfinite(all))
         return NAN;
     if (w->workers > 0)
-        return play(w) * w->batches_per_step;
+        return simulate(w) * w->batches_per_step;
     return w->batches_per_step *
            (alone_ms(w, make_task(w, what_if_make_ms(w))) + alone_ms(w, rest_task(w)));
 }
