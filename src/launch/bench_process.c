@@ -104,12 +104,12 @@ static void send_output(struct bench *b)
 
 static void do_action(struct bench *b, uint64_t now_ns)
 {
-    enum session_wish wish = b->session->wish;
-    b->session->wish = WISH_NOTHING;
+    enum session_action action = b->session->action;
+    b->session->action = SESSION_NO_ACTION;
     send_output(b);
-    if (wish == WISH_INTERRUPT)
+    if (action == SESSION_INTERRUPT)
         kill(b->process, SESSION_SIGNAL);
-    if (wish == WISH_KILL && !b->kill_ns)
+    if (action == SESSION_KILL && !b->kill_ns)
         b->kill_ns = now_ns + LEAVE_MS * NS_PER_MS;
 }
 
@@ -132,7 +132,7 @@ static void take_line(struct bench *b, const char *line, size_t length)
 {
     uint64_t now_ns = clock_now_ns();
     int was_stopping = b->session->stopping;
-    session_hear(b->session, line, length, now_ns);
+    session_take_line(b->session, line, length, now_ns);
     /* All workers still exist at this moment. */
     if (b->session->stopping && !was_stopping)
         read_memory(b, now_ns);
@@ -301,7 +301,7 @@ int bench_process(char **argv, const struct bench_process_options *options, stru
     if (result == 0 && session->stage != SESSION_END) {
         char how[96];
         describe_end(ret_end, how, sizeof how);
-        session_gone(session, how, clock_now_ns());
+        session_process_ended(session, how, clock_now_ns());
     }
     if (b.connection >= 0)
         close(b.connection);

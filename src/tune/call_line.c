@@ -1,6 +1,6 @@
-/* call_line.c: the DataLoader(...) line to paste: the user's own call, in their own words, with the
- * settings that won. What equals torch's default is left out, so that the line stays readable.
- * leat.DataLoader takes the same arguments; those about workers are left out, the device comes in.
+/* call_line.c: the DataLoader(...) line to paste: the user's own call, with the recommended
+ * settings. Settings equal to torch's default are left out. leat.DataLoader takes the same
+ * arguments, without those about workers, and the device.
  */
 #include "tune/tune.h"
 
@@ -30,15 +30,14 @@ static void fill(struct setting settings[SETTINGS], const struct tune_facts *fac
         strcpy(settings[3].text, "True");
     if (c->persistent)
         strcpy(settings[4].text, "True");
-    /* The batch size is the user's own words unless another one won. */
+    /* The user's own expression for the batch size stays, unless another size is recommended. */
     if (c->batch_size == facts->now.batch_size)
         settings[0].done = -1;
     else
         snprintf(settings[0].text, sizeof settings[0].text, "%lld", (long long)c->batch_size);
 }
 
-/* Of the arguments that stay as they are: is it one about workers, which torch refuses without any,
- * or which has no effect? */
+/* 1 for arguments about workers: without workers they are refused by torch, or have no effect. */
 static int is_about_workers(const char *name)
 {
     static const char *const names[] = {"timeout", "worker_init_fn", "multiprocessing_context",
@@ -64,7 +63,7 @@ void tune_call_line(const struct tune_facts *facts, const struct tune_config *co
     int count = 0, has_device = 0;
     fill(settings, facts, config);
     const char *call_name = facts->call_name[0] ? facts->call_name : "DataLoader";
-    /* A script that uses leat's already knows it by a name of its own. */
+    /* A script that uses leat.DataLoader has its own name for it. */
     str_addf(out, "%s(", config->leat && !facts->now.leat ? "leat.DataLoader" : call_name);
     const json_t *argument;
     size_t i;

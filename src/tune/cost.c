@@ -1,12 +1,11 @@
-/* cost.c: what settings can give and what they cost, before they are measured.
+/* cost.c: estimates the rate and the memory of settings before they are measured.
  *
- * One sample takes `wall` seconds in a process of its own, of which it computes for `cpu`. So w
- * workers make at most w/wall samples a second, and all CPUs together at most CPUs/cpu. The two
- * meet at the knee, w = CPUs * wall/cpu: fewer workers leave CPUs idle, more only wait for them.
- * The search starts there instead of climbing towards it.
+ * A sample takes `wall` seconds, of which it computes `cpu`. So w workers make at most w/wall
+ * samples per second, and all CPUs together at most CPUs/cpu. The two limits meet at the knee, w =
+ * CPUs * wall/cpu: fewer workers leave CPUs idle, more wait for CPUs. The search starts there.
  *
- * Memory: what the process has without workers, what each worker adds to it, and the batches that
- * lie ready, workers * prefetch of them, in shared memory.
+ * Memory: the process without workers, the addition of each worker, and workers * prefetch ready
+ * batches in shared memory.
  */
 #include "tune/tune.h"
 
@@ -14,15 +13,15 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Samples differ: those timed are some of many, and a busy machine stretches them. A bound that is
- * too low would leave out the best settings; this much above it is harmless. */
+/* Only some samples are timed, and a busy machine slows them down. A bound that is too low would
+ * exclude the best settings; one that is this much too high is harmless. */
 #define BOUND_MARGIN 1.25
-/* A sample that waits for less than this waits for nothing: it is the cost of two clocks. */
+/* Shorter waits are measurement error of two clocks. */
 #define WAITING_S 20e-6
-/* Samples whose time is less than this above that of their CPU compute: the rest is the spread of
- * two clocks, and of a machine on which something else runs too. */
+/* A sample computes only, if its time is less than this times its CPU time: the rest is measurement
+ * error and other programs. */
 #define COMPUTES_RATIO 1.25
-/* Of /dev/shm, leave some to the rest of the training. */
+/* The rest of /dev/shm is left to the training. */
 #define SHM_SHARE 0.9
 
 double cost_upper_rate(const struct tune_result *result, int workers)
@@ -69,8 +68,7 @@ static double ready_bytes(const struct tune_facts *f, const struct tune_config *
     return batch * c->workers * c->prefetch;
 }
 
-/* What the process takes without workers: the least of what was seen with none, or with the fewest.
- */
+/* Memory of the process without workers; infinity when not measured. */
 static double base_bytes(const struct tune_result *result)
 {
     double least = INFINITY;
@@ -87,7 +85,7 @@ static int64_t cost_memory(const struct tune_result *result, const struct tune_c
     double base = base_bytes(result), each = 0;
     if (!isfinite(base))
         return -1;
-    if (config->leat) /* it keeps to a limit of its own */
+    if (config->leat) /* it has a limit of its own */
         return -1;
     if (config->workers == 0)
         return (int64_t)base;
@@ -112,7 +110,7 @@ int cost_fits(const struct tune_result *result, const struct tune_config *config
     int64_t memory = cost_memory(result, config);
     double ready = ready_bytes(&result->facts, config);
     if (limits->memory_bytes >= 0 && memory > limits->memory_bytes)
-        return err_set(err, -ENOMEM, "needs %.0f MiB of memory, %.0f are allowed",
+        return err_set(err, -ENOMEM, "needs %.0f MiB of memory, the limit is %.0f",
                        (double)memory / 0x1p20, (double)limits->memory_bytes / 0x1p20);
     if (limits->shm_bytes >= 0 && ready > SHM_SHARE * (double)limits->shm_bytes)
         return err_set(err, -ENOMEM, "needs %.0f MiB of /dev/shm, %.0f are free", ready / 0x1p20,

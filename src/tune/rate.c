@@ -7,19 +7,19 @@
 #include <math.h>
 
 enum {
-    MOST_BLOCKS = 12, /* more blocks are shorter, and neighbours are then no longer independent */
-    MOST_TIMES = 1 << 18 /* 2 MB; a loader that is faster than this is known long before */
+    MOST_BLOCKS = 12,    /* shorter blocks would depend on their neighbours */
+    MOST_TIMES = 1 << 18 /* 2 MB; the rate of such a fast loader is known long before */
 };
 
 /* A rate is known when the interval is within this of it. The choice between settings is made at
  * 2 % (TUNE_SAME) and finalists are measured again. */
 #define KNOWN_RATIO 0.03
-/* A shorter window sees the scheduler's slices (some ms each) rather than the loader. */
+/* A shorter window measures the scheduler's time slices (some ms) rather than the loader. */
 #define LEAST_WINDOW_S 0.25
-/* Settings whose best case is a fifth below the best so far need no exact figure. */
-#define HOPELESS_RATIO      0.8
-#define HOPELESS_WINDOW_S   0.2
-#define HOPELESS_LEAST      3
+/* Settings that are at best 20 % slower than the best so far need no precise rate. */
+#define TOO_SLOW_RATIO      0.8
+#define TOO_SLOW_WINDOW_S   0.2
+#define TOO_SLOW_LEAST      3
 #define LEAST_BLOCKS        4
 #define LEAST_BLOCKS_AT_END 2
 
@@ -81,7 +81,7 @@ void rate_estimate(const struct rate *rate, struct rate_estimate *ret_estimate)
         for (size_t i = 0; i < e.blocks; i++)
             lengths[i] = from[(i + 1) * step] - from[i * step];
         e.half_ratio = half_interval(lengths, e.blocks);
-        /* The rate is that of all whole rounds, also of those that the blocks leave over. */
+        /* The rate is over all whole rounds, also those that fill no block. */
         e.window_s = from[rounds * group] - from[0];
         e.batches_per_s = e.window_s > 0 ? (double)(rounds * group) / e.window_s : NAN;
     }
@@ -92,9 +92,9 @@ enum rate_advice rate_judge(const struct rate_estimate *e, double best, double m
 {
     if (!(e->batches_per_s > 0))
         return RATE_GO_ON;
-    if (e->window_s >= HOPELESS_WINDOW_S && e->blocks >= HOPELESS_LEAST &&
-        e->batches_per_s * (1 + e->half_ratio) < HOPELESS_RATIO * best)
-        return RATE_HOPELESS;
+    if (e->window_s >= TOO_SLOW_WINDOW_S && e->blocks >= TOO_SLOW_LEAST &&
+        e->batches_per_s * (1 + e->half_ratio) < TOO_SLOW_RATIO * best)
+        return RATE_TOO_SLOW;
     if (e->window_s >= LEAST_WINDOW_S && e->blocks >= LEAST_BLOCKS && e->half_ratio <= KNOWN_RATIO)
         return RATE_ENOUGH;
     if (e->window_s >= most_s && e->blocks >= LEAST_BLOCKS_AT_END)

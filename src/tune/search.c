@@ -1,23 +1,22 @@
 /* search.c: which settings to measure next.
  *
- * Not a grid. Four facts keep it short:
- *   - the model of cost says where the CPUs are used up (the knee): the climb starts there;
- *   - the rate over the number of workers has one top, so a side of the best that has fallen is
- *     not followed further;
- *   - what the bound of the model excludes is not measured;
- *   - prefetch and pinning change little of the order of worker counts: each is tried at the best.
+ * A grid of all settings would take too long. Four facts shorten the search:
+ *   - the cost model (cost.c) says how many workers use all CPUs (the knee): it starts there;
+ *   - the rate over the number of workers has one maximum: it does not continue past a decrease;
+ *   - settings whose upper bound is below the best are not measured;
+ *   - prefetch and pin_memory hardly change which number of workers is best: they are tried there.
  *
- * The search keeps no state: every call looks at the rows so far and finds the first question that
- * is still open. A row that failed counts as one with rate 0.
+ * The search keeps no state: each call derives the first open question from the rows so far. A
+ * failed row counts as rate 0.
  *
  *     1 the user's own settings          5 pin_memory, where there is an accelerator
  *     2 the knee                         6 the batch sizes asked for
- *     3 double and half of the best,     7 leat.DataLoader, where it could stand there
- *       then between them                8 the first two once more, when close and not known well
- *     4 prefetch 8; 4, if that gained    9 persistent_workers, when starting is worth saving
+ *     3 double and half of the best,     7 leat.DataLoader, where it can make the batches
+ *       then between them                8 the best two again, when they are close
+ *     4 prefetch 8; 4, if that gained    9 persistent_workers, when starting is slow
  *
- * Between 3 and 4, what contradicts the model is looked at twice. All but 7 to 9 are questions
- * about torch's DataLoader, and its rows alone answer them.
+ * Between 3 and 4, rows that contradict the cost model are measured again. 1 to 6 consider only
+ * rows of torch's DataLoader.
  */
 #include "tune/tune.h"
 
@@ -25,16 +24,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Between the best and twice its workers there may be something better than both when the double is
- * still this good. */
+/* If twice the workers of the best reach this share of it, a number between may be better. */
 #define FLAT_RATIO 0.9
-/* The model of cost leaves out collating and handing over: a third is theirs. */
+/* The cost model leaves out collating and handing over: at most a third of the time. */
 #define DOUBT_RATIO 0.66
-/* Rows this close are measured once more before one is called the best. */
+/* Rows this close are measured again before one is chosen. */
 #define CLOSE_RATIO 0.06
-/* Batches ahead of each worker: what evens out all but the rarest of waits, and half of it. */
+/* Batches ahead per worker: enough for nearly all variation of batch times, and half of it. */
 enum { PREFETCH_MOST = 8, PREFETCH_SOME = 4 };
-/* Starting workers for each epoch is worth avoiding when it takes this share of one. */
+/* persistent_workers are recommended when starting workers takes this share of an epoch. */
 #define START_RATIO 0.01
 
 void tune_result_init(struct tune_result *result)
@@ -70,7 +68,7 @@ struct tune_row *tune_find(struct tune_result *result, const struct tune_config 
     return NULL;
 }
 
-/* ---- what a row is worth --------------------------------------------------------------------- */
+/* ---- the score of a row --------------------------------------------------------------------- */
 
 double tune_score(const struct tune_facts *facts, const struct tune_row *row, int persistent)
 {
@@ -83,12 +81,12 @@ double tune_score(const struct tune_facts *facts, const struct tune_row *row, in
                      (facts->now.batch_size > 0 ? (double)facts->now.batch_size : per_batch);
     if (facts->epoch_batches <= 0 || workers == 0 || persistent || !(row->first_round_s > 0))
         return row->rate;
-    /* An epoch is its first round, with the start of the workers, and the rest at the rate. */
+    /* An epoch: the first round with the start of the workers, then the rest at the rate. */
     double first = fmin(samples, workers * per_batch);
     return samples / (row->first_round_s + (samples - first) / row->rate);
 }
 
-/* Workers can always be kept, so rows are compared as if they were. */
+/* Rows are compared as with persistent_workers, which are always possible. */
 static double score(const struct tune_result *result, size_t i)
 {
     return tune_score(&result->facts, &result->rows[i], 1);
@@ -96,7 +94,7 @@ static double score(const struct tune_result *result, size_t i)
 
 static int simpler(const struct tune_config *a, const struct tune_config *b)
 {
-    if (a->leat != b->leat) /* another loader must be worth the change */
+    if (a->leat != b->leat) /* torch's loader needs no change of the import */
         return a->leat < b->leat;
     if (a->workers != b->workers)
         return a->workers < b->workers;
@@ -105,8 +103,8 @@ static int simpler(const struct tune_config *a, const struct tune_config *b)
     return a->pin < b->pin;
 }
 
-/* The score of a row that counts: with `torch_only`, those of torch's DataLoader. */
-static double counted(const struct tune_result *result, size_t i, int torch_only)
+/* The score of row i; with `torch_only`, 0 unless it is of torch's DataLoader. */
+static double score_of(const struct tune_result *result, size_t i, int torch_only)
 {
     return torch_only && result->rows[i].config.leat ? 0 : score(result, i);
 }
@@ -115,7 +113,7 @@ static double top_score(const struct tune_result *result, int torch_only)
 {
     double top = 0;
     for (size_t i = 0; i < result->row_count; i++)
-        top = fmax(top, counted(result, i, torch_only));
+        top = fmax(top, score_of(result, i, torch_only));
     return top;
 }
 
@@ -124,10 +122,10 @@ static int best_of(const struct tune_result *result, int torch_only)
     double top = top_score(result, torch_only), same = TUNE_SAME;
     int best = -1;
     for (size_t i = 0; i < result->row_count; i++)
-        if (counted(result, i, torch_only) == top && result->rows[i].spread_ratio > same)
+        if (score_of(result, i, torch_only) == top && result->rows[i].spread_ratio > same)
             same = fmin(result->rows[i].spread_ratio, TUNE_SAME_MOST);
     for (size_t i = 0; i < result->row_count && top > 0; i++)
-        if (counted(result, i, torch_only) >= top * (1 - same) &&
+        if (score_of(result, i, torch_only) >= top * (1 - same) &&
             (best < 0 || simpler(&result->rows[i].config, &result->rows[best].config)))
             best = (int)i;
     return best;
@@ -140,7 +138,7 @@ int tune_best(const struct tune_result *result)
 
 /* ---- the questions --------------------------------------------------------------------------- */
 
-/* 1 when these settings are still to be measured. Those that do not fit are noted as skipped. */
+/* 1 when these settings are to be measured. Those that exceed the limits become skipped rows. */
 static int open_question(struct tune_result *result, const struct tune_config *config,
                          struct tune_config *ret_config)
 {
@@ -173,8 +171,8 @@ static struct tune_config with_workers(const struct tune_result *result, int wor
     return config;
 }
 
-/* Without a sample that could be timed, nothing is known: the climb begins at one worker a CPU.
- * Where so many do not fit, or fail, half of them may do; a second failure is the dataset's. */
+/* If no sample could be timed, the knee is one worker per CPU. Where that many exceed the limits or
+ * fail, half of them are tried; after a second failure the dataset is assumed to be the cause. */
 static int ask_knee(struct tune_result *result, struct tune_config *ret_config)
 {
     int failures = 0;
@@ -190,7 +188,7 @@ static int ask_knee(struct tune_result *result, struct tune_config *ret_config)
     return 0;
 }
 
-/* 1 when so many workers could be the best, and are still to be measured. */
+/* 1 when this number of workers could be the best, and is to be measured. */
 static int ask_workers(struct tune_result *result, int workers, double top,
                        struct tune_config *ret_config)
 {
@@ -205,10 +203,10 @@ static int ask_neighbours(struct tune_result *result, struct tune_config *ret_co
 {
     double top = top_score(result, 1);
     int best = best_of(result, 1);
-    if (best < 0) /* nothing works: the plainest loader of all is the last to try */
+    if (best < 0) /* nothing works: try without workers */
         return ask_workers(result, 0, 0, ret_config);
     int workers = result->rows[best].config.workers;
-    /* One worker makes no more than none at all: the step up from none is two. */
+    /* One worker is no faster than none, so after none comes two. */
     return ask_workers(result, workers ? workers * 2 : 2, top, ret_config) ||
            ask_workers(result, workers, top, ret_config) ||
            ask_workers(result, workers / 2, top, ret_config);
@@ -228,10 +226,10 @@ static int ask_between(struct tune_result *result, struct tune_config *ret_confi
     return ask_workers(result, workers + workers / 2, top, ret_config);
 }
 
-/* The knee has lost to fewer workers, or all is far less than the samples should allow: either
- * handing over costs that much, or the machine was busy with something else when the knee was
- * measured. A second look at it, and in the second case one beyond it (who has to share CPUs gets
- * more of them with more processes), tell the two apart. */
+/* The knee was slower than fewer workers, or all rows are far below the cost model's rate. Either
+ * handing over is expensive, or other programs used the CPUs while the knee was measured. So the
+ * knee is measured again, and in the second case twice its workers: on shared CPUs more processes
+ * get a larger part. */
 static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
 {
     int knee = cost_knee(result), best = best_of(result, 1);
@@ -248,8 +246,8 @@ static int ask_doubt(struct tune_result *result, struct tune_config *ret_config)
     return slow && ask_workers(result, knee * 2, 0, ret_config);
 }
 
-/* The more ahead the better, if it matters at all, and by how much shows best at the most: what the
- * first step gains may be less than two rows differ by luck. Less will do where it does as well. */
+/* Tries the largest prefetch first: the gain of a smaller one can be less than the noise of two
+ * rows. If the largest gains, the smaller one is tried too. */
 static int ask_prefetch(struct tune_result *result, struct tune_config *ret_config)
 {
     int best = best_of(result, 1);
@@ -290,7 +288,7 @@ static int ask_sizes(struct tune_result *result, struct tune_config *ret_config)
     return 0;
 }
 
-/* Where leat.DataLoader could stand, it has one row, in batches of the size that is best so far. */
+/* One row of leat.DataLoader where it can make the batches, with the best batch size so far. */
 static int ask_leat(struct tune_result *result, struct tune_config *ret_config)
 {
     int best = best_of(result, 1);
@@ -302,7 +300,7 @@ static int ask_leat(struct tune_result *result, struct tune_config *ret_config)
     return open_question(result, &config, ret_config);
 }
 
-/* 1 when two rows need no second look: they are the same, and both are known well. */
+/* 1 when two rows need no further measurement: equal, and both precise. */
 static int is_tie(const struct tune_result *result, int a, int b)
 {
     double low = fmin(score(result, a), score(result, b)), high = top_score(result, 0);
@@ -310,9 +308,9 @@ static int is_tie(const struct tune_result *result, int a, int b)
     return low >= high * (1 - TUNE_SAME) && spread <= TUNE_SAME_MOST;
 }
 
-/* The best, and the simpler row that would be chosen in its place, or else the one after it, decide
- * the answer: when they are close, a second look at each. It keeps the workers, and so also shows
- * what that saves. */
+/* Measures the best row again, and the simpler row that would be chosen instead of it (else the
+ * second best), when they are close. With persistent_workers, so that their gain is measured too.
+ */
 static int ask_again(struct tune_result *result, struct tune_config *ret_config)
 {
     int second = -1, best = -1, chosen = tune_best(result);
@@ -370,7 +368,7 @@ static int only_failures(const struct tune_result *result)
     for (size_t i = 0; i < result->row_count; i++)
         if (result->rows[i].status != TUNE_FAILED)
             return 0;
-    return result->row_count >= 4; /* its own settings, workers, none: it is the dataset */
+    return result->row_count >= 4; /* current settings, workers, none: the dataset is the cause */
 }
 
 int search_next(struct tune_result *result, struct tune_config *ret_config)
@@ -385,7 +383,7 @@ int search_next(struct tune_result *result, struct tune_config *ret_config)
            ask_persistent(result, ret_config);
 }
 
-/* Own settings, knee, two neighbours, prefetch, two again, persistent: eight rows are usual. */
+/* Usually eight: current settings, knee, two neighbours, prefetch, two again, persistent. */
 int search_left(const struct tune_result *result)
 {
     int usual = 8 + result->limits.size_count + result->facts.accelerator + result->facts.can_leat;

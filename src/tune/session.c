@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A row whose rate is still not known after this long has samples of very different cost: what it
- * has by then serves to compare. */
+/* If a rate is not known after this time, samples differ much in cost; the estimate so far is used.
+ */
 #define ROW_S 0.6
-/* The samples that are timed one by one, and the time they may take. */
+/* How many samples are timed one by one, and for how long at most. */
 #define SAMPLES   512
 #define SAMPLES_S 0.5
-/* The bound of a cached batch needs no more than an order of magnitude. */
+/* The rate with a cached batch is a bound: its order of magnitude is enough. */
 #define CACHED_S    0.4
 #define MODEL_S     3.0
 #define MODEL_STEPS 200
-/* A process that was woken ends its workers and answers; torch itself gives each 5 s. */
+/* An interrupted process ends its workers and answers; torch waits 5 s for each. */
 #define ANSWER_S 15.0
-/* The model may compile, or load weights to a device, before its first step. */
+/* Before its first step the model may compile, or load weights to a device. */
 #define MODEL_HANG_S 120.0
 
 static double seconds(uint64_t from_ns, uint64_t to_ns)
@@ -45,43 +45,44 @@ void session_done(struct session *s)
     str_done(&s->output);
 }
 
-/* ---- orders ---------------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------------
+ */
 
-static void say(struct session *s, json_t *order)
+static void send_request(struct session *s, json_t *request)
 {
-    char *text = order ? json_dumps(order, JSON_COMPACT) : NULL;
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
     if (text)
         str_addf(&s->output, "%s\n", text);
     free(text); /* jansson's */
-    json_decref(order);
+    json_decref(request);
 }
 
 static void begin(struct session *s, enum session_stage stage, uint64_t now_ns)
 {
     s->stage = stage;
-    s->began_ns = s->heard_ns = now_ns;
+    s->stage_start_ns = s->last_line_ns = now_ns;
     s->stopping = s->interrupted_row = 0;
     s->row_memory = -1;
     s->row_error[0] = 0;
 }
 
-static void order_rows(struct session *s, const struct tune_config *c, int cached)
+static void request_row(struct session *s, const struct tune_config *c, int cached)
 {
     s->config = *c;
     rate_done(&s->rate);
     rate_init(&s->rate, c->workers);
-    json_t *order = json_pack("{s:s,s:i,s:i,s:b,s:b,s:I,s:b,s:b}", "do", "measure", "num_workers",
-                              c->workers, "prefetch_factor", c->prefetch, "pin_memory", c->pin,
-                              "persistent_workers", c->persistent, "batch_size",
-                              (json_int_t)c->batch_size, "cached", cached, "leat", c->leat);
-    say(s, order);
+    json_t *request = json_pack("{s:s,s:i,s:i,s:b,s:b,s:I,s:b,s:b}", "do", "measure", "num_workers",
+                                c->workers, "prefetch_factor", c->prefetch, "pin_memory", c->pin,
+                                "persistent_workers", c->persistent, "batch_size",
+                                (json_int_t)c->batch_size, "cached", cached, "leat", c->leat);
+    send_request(s, request);
 }
 
 static void end(struct session *s)
 {
     s->stage = SESSION_END;
-    say(s, json_pack("{s:s}", "do", "end"));
-    s->wish = WISH_KILL;
+    send_request(s, json_pack("{s:s}", "do", "end"));
+    s->action = SESSION_KILL;
 }
 
 static void begin_model(struct session *s, uint64_t now_ns)
@@ -94,8 +95,8 @@ static void begin_model(struct session *s, uint64_t now_ns)
         return;
     }
     begin(s, SESSION_MODEL, now_ns);
-    say(s, json_pack("{s:s,s:f,s:i,s:b}", "do", "model", "seconds", MODEL_S, "steps", MODEL_STEPS,
-                     "pin_memory", choice.pin));
+    send_request(s, json_pack("{s:s,s:f,s:i,s:b}", "do", "model", "seconds", MODEL_S, "steps",
+                              MODEL_STEPS, "pin_memory", choice.pin));
 }
 
 static void begin_cached(struct session *s, uint64_t now_ns)
@@ -105,13 +106,13 @@ static void begin_cached(struct session *s, uint64_t now_ns)
         end(s);
         return;
     }
-    if (choice.leat) { /* there is no handing over between processes that could bound it */
+    if (choice.leat) { /* no worker processes: handing over is no bound */
         begin_model(s, now_ns);
         return;
     }
     choice.persistent = 0;
     begin(s, SESSION_CACHED, now_ns);
-    order_rows(s, &choice, 1);
+    request_row(s, &choice, 1);
 }
 
 static int is_out_of_time(struct session *s, uint64_t now_ns)
@@ -129,21 +130,21 @@ static void begin_next_row(struct session *s, uint64_t now_ns)
         begin_model(s, now_ns);
     } else if (search_next(&s->result, &config)) {
         begin(s, SESSION_ROW, now_ns);
-        order_rows(s, &config, 0);
+        request_row(s, &config, 0);
     } else {
         s->result.elapsed_s = seconds(s->start_ns, now_ns);
         begin_cached(s, now_ns);
     }
 }
 
-static void order_stop(struct session *s)
+static void request_stop(struct session *s)
 {
     if (!s->stopping)
-        say(s, json_pack("{s:s}", "do", "stop"));
+        send_request(s, json_pack("{s:s}", "do", "stop"));
     s->stopping = 1;
 }
 
-/* ---- what is heard --------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------- */
 
 static void copy_text(char *to, size_t bytes, const json_t *from, const char *member)
 {
@@ -156,7 +157,7 @@ static int64_t whole(const json_t *from, const char *member, int64_t otherwise, 
     return value >= 0 && value <= (double)most ? (int64_t)value : otherwise;
 }
 
-static void hear_way(struct tune_facts *f, const json_t *m)
+static void take_copies(struct tune_facts *f, const json_t *m)
 {
     copy_text(f->device, sizeof f->device, m, "device");
     f->accelerator = f->device[0] != 0;
@@ -168,10 +169,11 @@ static void hear_way(struct tune_facts *f, const json_t *m)
 static void begin_samples(struct session *s, uint64_t now_ns)
 {
     begin(s, SESSION_SAMPLES, now_ns);
-    say(s, json_pack("{s:s,s:i,s:f}", "do", "samples", "count", SAMPLES, "seconds", SAMPLES_S));
+    send_request(
+        s, json_pack("{s:s,s:i,s:f}", "do", "samples", "count", SAMPLES, "seconds", SAMPLES_S));
 }
 
-static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
+static void take_hello(struct session *s, const json_t *m, uint64_t now_ns)
 {
     struct tune_facts *f = &s->result.facts;
     copy_text(f->dataset, sizeof f->dataset, m, "dataset");
@@ -202,24 +204,24 @@ static void hear_hello(struct session *s, const json_t *m, uint64_t now_ns)
     if (f->local_ranks > 1)
         s->result.limits.cpus /= f->local_ranks;
     s->start_ns = now_ns;
-    hear_way(f, m);
+    take_copies(f, m);
     if (s->has_model && !f->accelerator && whole(m, "accelerator", 0, 1)) {
         begin(s, SESSION_STEP, now_ns);
-        say(s, json_pack("{s:s}", "do", "step"));
+        send_request(s, json_pack("{s:s}", "do", "step"));
     } else {
         begin_samples(s, now_ns);
     }
 }
 
-static void hear_step(struct session *s, const json_t *m, uint64_t now_ns)
+static void take_step(struct session *s, const json_t *m, uint64_t now_ns)
 {
-    hear_way(&s->result.facts, m);
-    /* The script's own step is not part of the search. */
+    take_copies(&s->result.facts, m);
+    /* The time limit is for the search, not for the script's own step. */
     s->start_ns = now_ns;
     begin_samples(s, now_ns);
 }
 
-static void hear_samples(struct session *s, const json_t *m, uint64_t now_ns)
+static void take_samples(struct session *s, const json_t *m, uint64_t now_ns)
 {
     struct tune_facts *f = &s->result.facts;
     f->sample_count = whole(m, "count", 0, INT32_MAX);
@@ -228,14 +230,14 @@ static void hear_samples(struct session *s, const json_t *m, uint64_t now_ns)
     f->sample_calm_s = json_find_number(m, "calm_s", NAN);
     f->sample_cpu_s = json_find_number(m, "cpu_s", NAN);
     copy_text(f->sample_error, sizeof f->sample_error, m, "error");
-    /* What a batch takes is known now: a slow one is no hang. */
+    /* A slow batch is not a hang. */
     if (f->sample_mean_s > 0 && f->now.batch_size > 0)
         s->result.limits.hang_s =
             fmax(s->result.limits.hang_s, 4 * f->sample_mean_s * (double)f->now.batch_size);
     begin_next_row(s, now_ns);
 }
 
-/* Batches/s of the best row so far: what settings of this batch size have to beat. */
+/* Batches/s of the best row so far, at the current batch size. */
 static double rate_to_beat(const struct session *s)
 {
     int best = tune_best(&s->result);
@@ -249,12 +251,12 @@ static void judge_row(struct session *s, uint64_t now_ns)
     rate_estimate(&s->rate, &e);
     double most_s = s->stage == SESSION_CACHED ? CACHED_S : ROW_S;
     enum rate_advice advice = rate_judge(&e, rate_to_beat(s), most_s);
-    /* A second epoch is only begun when the row is ended by itself, see bench/agent.py. */
+    /* The process starts a second epoch only when the row ends by itself (bench/agent.py). */
     if (advice != RATE_GO_ON || (s->stage == SESSION_ROW && is_out_of_time(s, now_ns)))
-        order_stop(s);
+        request_stop(s);
 }
 
-static void hear_batches(struct session *s, const json_t *m, uint64_t now_ns)
+static void take_batches(struct session *s, const json_t *m, uint64_t now_ns)
 {
     const json_t *time;
     size_t i;
@@ -264,7 +266,7 @@ static void hear_batches(struct session *s, const json_t *m, uint64_t now_ns)
         judge_row(s, now_ns);
 }
 
-/* Two looks at one row: their mean, by the time each took. */
+/* Two measurements of one row: their mean, weighted by time. */
 static void merge(struct tune_row *row, const struct tune_row *more)
 {
     if (row->status != TUNE_OK || more->status != TUNE_OK) {
@@ -292,7 +294,7 @@ static void merge(struct tune_row *row, const struct tune_row *more)
         row->memory_bytes = more->memory_bytes;
 }
 
-/* The rate in samples: the rounds' in batches, times what a batch held on average. */
+/* The rate in samples: batches/s times the mean size of a batch. */
 static void fill_rate(const struct session *s, struct tune_row *row, int ended)
 {
     struct rate_estimate e;
@@ -302,7 +304,7 @@ static void fill_rate(const struct session *s, struct tune_row *row, int ended)
     row->spread_ratio = isfinite(e.half_ratio) ? e.half_ratio : NAN;
     row->first_batch_s = e.first_s;
     row->first_round_s = e.round_s;
-    /* An epoch of a stream may be over within a few rounds: all of it, start included, then. */
+    /* A short stream may end within few rounds: then its whole time counts, start included. */
     if (!(row->rate > 0) && ended && row->batches > 0 && s->rate.count)
         row->rate = (double)row->samples / s->rate.at_s[s->rate.count - 1];
 }
@@ -328,7 +330,7 @@ static void fail_row(struct tune_row *row, const char *why)
     snprintf(row->error, sizeof row->error, "%s", why);
 }
 
-static void hear_row(struct session *s, const json_t *m, uint64_t now_ns)
+static void take_row(struct session *s, const json_t *m, uint64_t now_ns)
 {
     struct tune_row row = {.config = s->config,
                            .times = 1,
@@ -338,17 +340,17 @@ static void hear_row(struct session *s, const json_t *m, uint64_t now_ns)
                            .memory_bytes = s->row_memory,
                            .threads = (int)whole(m, "threads", 0, 4096),
                            .ahead = (int)whole(m, "ahead", 0, 1 << 20),
-                           .seconds = seconds(s->began_ns, now_ns)};
+                           .seconds = seconds(s->stage_start_ns, now_ns)};
     const char *error = json_find_text(m, "error", "");
-    hear_batches(s, m, now_ns);
+    take_batches(s, m, now_ns);
     fill_rate(s, &row, (int)whole(m, "ended", 0, 1));
-    /* A process that was woken may know better why nothing came. */
+    /* An interrupted process may report a more precise reason. */
     if (s->row_error[0] && (!*error || strcmp(error, "abandoned") == 0))
         error = s->row_error;
     if (*error)
         fail_row(&row, error);
     else if (!(row.rate > 0))
-        fail_row(&row, row.batches ? "too few batches to tell" : "no batch came");
+        fail_row(&row, row.batches ? "too few batches to measure" : "no batch arrived");
     if (s->result.facts.batch_bytes < 0)
         s->result.facts.batch_bytes = whole(m, "batch_bytes", -1, INT64_MAX / 2);
     if (s->stage == SESSION_CACHED) {
@@ -363,7 +365,7 @@ static void hear_row(struct session *s, const json_t *m, uint64_t now_ns)
         begin_next_row(s, now_ns);
 }
 
-static void hear_model(struct session *s, const json_t *m)
+static void take_model(struct session *s, const json_t *m)
 {
     s->result.steps = whole(m, "steps", 0, INT32_MAX);
     s->result.step_s = json_find_number(m, "step_s", NAN);
@@ -374,57 +376,57 @@ static void hear_model(struct session *s, const json_t *m)
     end(s);
 }
 
-void session_hear(struct session *s, const char *line, size_t bytes, uint64_t now_ns)
+void session_take_line(struct session *s, const char *line, size_t bytes, uint64_t now_ns)
 {
     json_t *message = NULL;
     if (s->stage == SESSION_END || json_parse(line, bytes, &message, NULL) < 0)
         return;
     const char *event = json_find_text(message, "event", "");
     int in_row = s->stage == SESSION_ROW || s->stage == SESSION_CACHED;
-    s->heard_ns = now_ns;
+    s->last_line_ns = now_ns;
     if (strcmp(event, "hello") == 0 && s->stage == SESSION_HELLO)
-        hear_hello(s, message, now_ns);
+        take_hello(s, message, now_ns);
     else if (strcmp(event, "first") == 0 && s->stage == SESSION_STEP)
         s->stepping = 1;
     else if (strcmp(event, "step") == 0 && s->stage == SESSION_STEP)
-        hear_step(s, message, now_ns);
+        take_step(s, message, now_ns);
     else if (strcmp(event, "samples") == 0 && s->stage == SESSION_SAMPLES)
-        hear_samples(s, message, now_ns);
+        take_samples(s, message, now_ns);
     else if (strcmp(event, "batches") == 0 && in_row)
-        hear_batches(s, message, now_ns);
+        take_batches(s, message, now_ns);
     else if (strcmp(event, "row") == 0 && in_row)
-        hear_row(s, message, now_ns);
+        take_row(s, message, now_ns);
     else if (strcmp(event, "model") == 0 && s->stage == SESSION_MODEL)
-        hear_model(s, message);
+        take_model(s, message);
     json_decref(message);
 }
 
 /* ---- time, memory, the end ------------------------------------------------------------------- */
 
-/* Wakes the process; when that was done and did not help, ends it. */
-static void give_up(struct session *s, uint64_t now_ns, const char *why)
+/* Interrupts the process; if that was done already, ends it. */
+static void interrupt_or_kill(struct session *s, uint64_t now_ns, const char *why)
 {
     if (s->interrupted_row) {
-        session_gone(s, why, now_ns);
+        session_process_ended(s, why, now_ns);
         return;
     }
     if (!s->row_error[0])
         snprintf(s->row_error, sizeof s->row_error, "%s", why);
     s->interrupted_row = 1;
-    s->heard_ns = now_ns;
-    s->wish = WISH_INTERRUPT;
+    s->last_line_ns = now_ns;
+    s->action = SESSION_INTERRUPT;
 }
 
 void session_tick(struct session *s, uint64_t now_ns)
 {
-    double silent_s = seconds(s->heard_ns, now_ns);
+    double silent_s = seconds(s->last_line_ns, now_ns);
     char why[64];
     if (s->stage == SESSION_HELLO || s->stage == SESSION_END)
         return;
     if (s->stage == SESSION_MODEL) {
         if (silent_s > MODEL_HANG_S) {
             snprintf(s->result.model_error, sizeof s->result.model_error,
-                     "no end after %.0f s of training on a cached batch", MODEL_HANG_S);
+                     "training on a cached batch did not end within %.0f s", MODEL_HANG_S);
             end(s);
         }
         return;
@@ -432,8 +434,8 @@ void session_tick(struct session *s, uint64_t now_ns)
     double hang_s =
         s->stage == SESSION_STEP && s->stepping ? MODEL_HANG_S : s->result.limits.hang_s;
     if (silent_s > (s->interrupted_row ? ANSWER_S : hang_s)) {
-        snprintf(why, sizeof why, "hangs: nothing for %.0f s", hang_s);
-        give_up(s, now_ns, s->row_error[0] ? s->row_error : why);
+        snprintf(why, sizeof why, "hangs: no batch for %.0f s", hang_s);
+        interrupt_or_kill(s, now_ns, s->row_error[0] ? s->row_error : why);
     }
 }
 
@@ -445,13 +447,13 @@ void session_memory(struct session *s, int64_t tree_bytes)
     if (tree_bytes > s->row_memory)
         s->row_memory = tree_bytes;
     if (limit >= 0 && tree_bytes > limit && !s->stopping) {
-        snprintf(s->row_error, sizeof s->row_error, "took %.0f MiB of memory, %.0f are allowed",
+        snprintf(s->row_error, sizeof s->row_error, "used %.0f MiB of memory, the limit is %.0f",
                  (double)tree_bytes / 0x1p20, (double)limit / 0x1p20);
-        order_stop(s);
+        request_stop(s);
     }
 }
 
-/* A row that is cut short counts with what it has. */
+/* An interrupted row is kept with its batches so far. */
 static void keep_part(struct session *s, uint64_t now_ns)
 {
     struct tune_row row = {.config = s->config,
@@ -460,7 +462,7 @@ static void keep_part(struct session *s, uint64_t now_ns)
                            .samples = (int64_t)s->rate.count * s->config.batch_size,
                            .restart_s = NAN,
                            .memory_bytes = s->row_memory,
-                           .seconds = seconds(s->began_ns, now_ns)};
+                           .seconds = seconds(s->stage_start_ns, now_ns)};
     fill_rate(s, &row, 0);
     if (row.rate > 0)
         keep_row(s, &row);
@@ -475,7 +477,7 @@ void session_stop(struct session *s, uint64_t now_ns)
     end(s);
 }
 
-void session_gone(struct session *s, const char *how, uint64_t now_ns)
+void session_process_ended(struct session *s, const char *how, uint64_t now_ns)
 {
     if (s->stage == SESSION_ROW) {
         struct tune_row row = {.config = s->config,
@@ -484,21 +486,21 @@ void session_gone(struct session *s, const char *how, uint64_t now_ns)
                                .first_round_s = NAN,
                                .restart_s = NAN,
                                .memory_bytes = s->row_memory};
-        row.seconds = seconds(s->began_ns, now_ns);
+        row.seconds = seconds(s->stage_start_ns, now_ns);
         fail_row(&row, s->row_error[0] ? s->row_error : how);
         keep_row(s, &row);
     } else if (s->stage == SESSION_SAMPLES) {
         snprintf(s->result.facts.sample_error, sizeof s->result.facts.sample_error, "%s", how);
     } else if (s->stage == SESSION_STEP) {
         snprintf(s->result.model_error, sizeof s->result.model_error,
-                 "it ended within its first steps: %.150s", how);
+                 "the script ended within its first steps: %.150s", how);
     } else if (s->stage == SESSION_MODEL && !s->result.model_error[0]) {
         snprintf(s->result.model_error, sizeof s->result.model_error, "%s", how);
     }
     if (s->start_ns && s->result.elapsed_s <= 0)
         s->result.elapsed_s = seconds(s->start_ns, now_ns);
     s->stage = SESSION_END;
-    s->wish = WISH_KILL;
+    s->action = SESSION_KILL;
 }
 
 static double left_s(const struct session *s, uint64_t now_ns)

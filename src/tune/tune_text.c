@@ -1,4 +1,5 @@
-/* tune_text.c: the result for people: one table, what else was measured, the verdict, the line. */
+/* tune_text.c: the result as text: the table, other measurements, the verdict, the line to paste.
+ */
 #include "tune/tune.h"
 
 #include "report/text_layout.h"
@@ -7,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The line to paste is one line, however long: a call that was broken could not be pasted. */
+/* The call stays on one line of any length, so that it can be pasted. */
 enum { MOST_LINE = 4096 };
 
-static void heading(const struct tune_result *r, struct str *out)
+static void put_heading(const struct tune_result *r, struct str *out)
 {
     const struct tune_facts *f = &r->facts;
     struct str line = {0};
@@ -70,7 +71,7 @@ static void add_row(const struct tune_result *r, size_t i, int sizes, int colour
     str_add(out, "\n");
 }
 
-/* By workers, then prefetch: the order of a person, not that of the search. */
+/* Rows are sorted by workers, then prefetch; not in the order of the search. */
 static int comes_before(const struct tune_config *a, const struct tune_config *b)
 {
     if (a->leat != b->leat)
@@ -84,7 +85,7 @@ static int comes_before(const struct tune_config *a, const struct tune_config *b
     return a->batch_size < b->batch_size;
 }
 
-static void table(const struct tune_result *r, int colour, struct str *out)
+static void put_table(const struct tune_result *r, int colour, struct str *out)
 {
     size_t order[TUNE_ROWS];
     int sizes = r->limits.size_count > 0;
@@ -100,25 +101,25 @@ static void table(const struct tune_result *r, int colour, struct str *out)
         add_row(r, order[i], sizes, colour, out);
 }
 
-static void say_sample(const struct tune_facts *f, struct str *out)
+static void put_sample(const struct tune_facts *f, struct str *out)
 {
     char mean[LAYOUT_CELL], p99[LAYOUT_CELL], cpu[LAYOUT_CELL];
     struct str line = {0};
     if (f->sample_count > 0)
-        str_addf(&line, "%s mean, %s p99, %s of it on a CPU (%lld timed)",
+        str_addf(&line, "mean %s, p99 %s, %s of it CPU time (%lld samples)",
                  layout_seconds(f->sample_mean_s, mean), layout_seconds(f->sample_p99_s, p99),
                  layout_percent(fmin(1, f->sample_cpu_s / f->sample_calm_s), cpu),
                  (long long)f->sample_count);
     if (f->sample_error[0])
-        str_addf(&line, "%s%s", f->sample_count > 0 ? "; then " : "", f->sample_error);
+        str_addf(&line, "%s%s", f->sample_count > 0 ? "; then: " : "", f->sample_error);
     if (line.length)
         layout_paragraph(out, "  one sample     ", 17, str_text(&line));
     str_done(&line);
 }
 
-/* How batches get to the device. A pinned batch is copied behind the script's back only if it says
- * so. */
-static void say_copies(const struct tune_facts *f, const struct tune_config *choice,
+/* How batches are copied to the device. A pinned batch is copied asynchronously only with
+ * non_blocking=True. */
+static void put_copies(const struct tune_facts *f, const struct tune_config *choice,
                        struct str *out)
 {
     char bytes[LAYOUT_CELL];
@@ -127,17 +128,17 @@ static void say_copies(const struct tune_facts *f, const struct tune_config *cho
         return;
     str_addf(&line, "to %s", f->device);
     if (f->copy_bytes > 0)
-        str_addf(&line, ", %s a batch", layout_bytes((double)f->copy_bytes, bytes));
+        str_addf(&line, ", %s per batch", layout_bytes((double)f->copy_bytes, bytes));
     if (f->non_blocking >= 0)
-        str_addf(&line, ", %s non_blocking=True, as the script makes them",
+        str_addf(&line, ", %s non_blocking=True, as in the script",
                  f->non_blocking ? "with" : "without");
     if (choice->pin && f->non_blocking == 0)
-        str_add(&line, ": with it, pinned batches need not be waited for");
+        str_add(&line, ": with it, the script would not wait for copies of pinned batches");
     layout_paragraph(out, "  copies         ", 17, str_text(&line));
     str_done(&line);
 }
 
-static void say_start(const struct tune_result *r, const struct tune_config *choice,
+static void put_start(const struct tune_result *r, const struct tune_config *choice,
                       struct str *out)
 {
     const struct tune_row *row = &r->rows[tune_best(r)];
@@ -145,20 +146,20 @@ static void say_start(const struct tune_result *r, const struct tune_config *cho
     struct str line = {0};
     if (choice->workers == 0)
         return;
-    str_addf(&line, "%s to the first batch", layout_seconds(row->first_batch_s, first));
+    str_addf(&line, "first batch after %s", layout_seconds(row->first_batch_s, first));
     if (row->restart_s >= 0)
-        str_addf(&line, "; %s where workers are kept (persistent_workers)",
+        str_addf(&line, "; after %s with persistent_workers",
                  layout_seconds(row->restart_s, restart));
     layout_paragraph(out, "  epoch start    ", 17, str_text(&line));
     str_done(&line);
 }
 
-static void say_model(const struct tune_result *r, struct str *out)
+static void put_model(const struct tune_result *r, struct str *out)
 {
     char step[LAYOUT_CELL];
     struct str line = {0};
     if (r->step_s > 0)
-        str_addf(&line, "%s a step on a cached batch: takes %.0f samples/s (%lld steps)",
+        str_addf(&line, "%s per step on a cached batch: %.0f samples/s (%lld steps)",
                  layout_seconds(r->step_s, step), r->step_samples / r->step_s, (long long)r->steps);
     else if (r->model_error[0])
         str_addf(&line, "not measured: %s", r->model_error);
@@ -167,7 +168,7 @@ static void say_model(const struct tune_result *r, struct str *out)
     str_done(&line);
 }
 
-static void say_line(const struct tune_result *r, const struct tune_config *choice, struct str *out)
+static void put_line(const struct tune_result *r, const struct tune_config *choice, struct str *out)
 {
     struct str line = {0};
     tune_call_line(&r->facts, choice, &line);
@@ -185,29 +186,29 @@ void tune_text(const struct tune_result *r, int colour, struct str *out)
     struct tune_config choice;
     char cell[LAYOUT_CELL];
     int chosen = search_choice(r, &choice) == 0;
-    heading(r, out);
-    table(r, colour, out);
+    put_heading(r, out);
+    put_table(r, colour, out);
     str_add(out, "\n");
-    say_sample(&r->facts, out);
+    put_sample(&r->facts, out);
     if (chosen) {
-        say_copies(&r->facts, &choice, out);
-        say_start(r, &choice, out);
+        put_copies(&r->facts, &choice, out);
+        put_start(r, &choice, out);
     }
     if (r->cached_rate > 0) {
         struct str line = {0};
-        str_addf(&line, "%.0f samples/s: what this loader could hand over at no cost a sample",
+        str_addf(&line, "%.0f samples/s: the limit of handing over batches, at no cost per sample",
                  r->cached_rate);
         layout_paragraph(out, "  cached batch   ", 17, str_text(&line));
         str_done(&line);
     }
-    say_model(r, out);
+    put_model(r, out);
     str_addf(out, "  search         %s%s\n", layout_seconds(r->elapsed_s, cell),
-             r->interrupted   ? ", interrupted: more settings were to come"
-             : r->out_of_time ? ", ended by --time: more settings were to come"
+             r->interrupted   ? ", interrupted before its end"
+             : r->out_of_time ? ", ended by --time"
                               : "");
     if (tune_disturbed(r)) {
         struct str line = {0};
-        str_addf(&line, "kept %.1f of %.0f CPUs busy meanwhile: figures and choice are uncertain",
+        str_addf(&line, "used %.1f of %.0f CPUs meanwhile: rates and choice are uncertain",
                  r->others_cpus, r->all_cpus);
         layout_paragraph(out, "  other programs ", 17, str_text(&line));
         str_done(&line);
@@ -216,5 +217,5 @@ void tune_text(const struct tune_result *r, int colour, struct str *out)
     str_add(out, "\n");
     layout_paragraph(out, "Verdict: ", 9, verdict.sentence);
     if (chosen)
-        say_line(r, &choice, out);
+        put_line(r, &choice, out);
 }

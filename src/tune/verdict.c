@@ -1,16 +1,17 @@
-/* verdict.c: is it the loader or the model? Compares what the loader gives, with the settings of
- * today and with the best found, to what the model takes from a cached batch. */
+/* verdict.c: is the loader or the model the bottleneck? Compares the rate of the loader, with the
+ * current and with the best settings, to the rate of the model on a cached batch. */
 #include "tune/tune.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Within this of each other neither waits for the other in a way that could be told. */
+/* Closer rates cannot be told apart. */
 #define EVEN_RATIO 1.05
 
-/* Above this share of what a cached batch allows, making samples is no longer what costs. */
+/* Above this share of the rate with a cached batch, handing over costs more than making samples. */
 #define HAND_OVER_RATIO 0.5
-/* A CPU in five that is taken away now and then changes rates by more than settings do. */
+/* If other programs use more than a fifth of the CPUs, rates change more by that than by settings.
+ */
 #define LEFT_RATIO 0.8
 
 int tune_disturbed(const struct tune_result *r)
@@ -18,7 +19,7 @@ int tune_disturbed(const struct tune_result *r)
     return r->all_cpus - r->others_cpus < LEFT_RATIO * fmin(r->limits.cpus, r->all_cpus);
 }
 
-/* Samples/s of today's settings, as the training feels them; NaN when they did not work. */
+/* Samples/s of the current settings over an epoch; NaN when they did not work. */
 static double rate_now(const struct tune_result *r)
 {
     if (r->now < 0 || r->rows[r->now].status != TUNE_OK)
@@ -39,10 +40,10 @@ static void judge_alone(const struct tune_result *r, struct tune_verdict *v, dou
 {
     if (!(best > 0) && (r->interrupted || r->out_of_time || r->row_count == 0))
         snprintf(v->sentence, sizeof v->sentence,
-                 "It ended before any settings had been measured: nothing can be recommended.");
+                 "The search ended before any settings were measured: no recommendation.");
     else if (!(best > 0))
         snprintf(v->sentence, sizeof v->sentence,
-                 "No settings worked: the errors above say why. Nothing can be recommended.");
+                 "No settings worked: see the errors above. No recommendation.");
     else if (!(now > 0))
         snprintf(v->sentence, sizeof v->sentence,
                  "Your settings do not work here; these give %.0f samples/s.", best);
@@ -67,7 +68,7 @@ static void judge_against(const struct tune_result *r, struct tune_verdict *v, d
         v->factor = now / model;
         snprintf(v->sentence, sizeof v->sentence,
                  "The model is the bottleneck: it takes %.0f samples/s, and the loader gives %.1f "
-                 "times that with your settings.%s",
+                 "times as much with your settings.%s",
                  model, v->factor, shared);
         return;
     }

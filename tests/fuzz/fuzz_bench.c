@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (from < end) {
         const char *stop = memchr(from, '\n', (size_t)(end - from));
         stop = stop ? stop : end;
-        session_hear(&session, from, (size_t)(stop - from), now_ns += NS_PER_S / 2);
+        session_take_line(&session, from, (size_t)(stop - from), now_ns += NS_PER_S / 2);
         session_memory(&session, (int64_t)(stop - from) << 16);
         session_tick(&session, now_ns);
         session_progress(&session, now_ns, &progress);
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         str_done(&session.output);
         from = stop + 1;
     }
-    session_gone(&session, "the process is gone", now_ns);
+    session_process_ended(&session, "the process is gone", now_ns);
     check_result(&session.result);
     session_done(&session);
     return 0;

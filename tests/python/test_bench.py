@@ -223,7 +223,7 @@ train(DataLoader(Bad(512, 0.0005), batch_size=8, num_workers=2))
     ("what", "error"),
     [
         ("raise ValueError('sample is bad')", "ValueError: sample is bad"),
-        ("time.sleep(1000)", "hangs: nothing for 3 s"),
+        ("time.sleep(1000)", "hangs: no batch for 3 s"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "worker"),
         ("os._exit(7)", "worker"),
     ],

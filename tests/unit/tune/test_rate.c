@@ -1,4 +1,4 @@
-/* test_rate.c: rates from the times of batches, and when they are known. */
+/* test_rate.c: the rate from arrival times of batches, and whether it is precise enough. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <math.h>
 
-/* Rounds of `group` batches that come together, `period_s` apart, after `start_s`. */
+/* Adds rounds of `group` batches that arrive together, `period_s` apart, from `start_s`. */
 static void add_rounds(struct rate *rate, int group, int rounds, double start_s, double period_s)
 {
     for (int r = 0; r < rounds; r++)
@@ -18,7 +18,7 @@ static void add_rounds(struct rate *rate, int group, int rounds, double start_s,
             assert_int_equal(rate_add(rate, start_s + r * period_s + i * 1e-4), 0);
 }
 
-static void start_of_workers_is_left_out(void **state)
+static void the_start_of_workers_is_left_out(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
@@ -34,7 +34,7 @@ static void start_of_workers_is_left_out(void **state)
     rate_done(&rate);
 }
 
-/* Workers that start one after the other stretch the first round alone. */
+/* Workers that start one after the other lengthen only the first round. */
 static void a_slow_start_does_not_lower_the_rate(void **state)
 {
     struct rate rate;
@@ -50,19 +50,19 @@ static void a_slow_start_does_not_lower_the_rate(void **state)
     rate_done(&rate);
 }
 
-static void half_a_round_is_not_counted(void **state)
+static void an_incomplete_round_is_not_counted(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
     rate_init(&rate, 4);
     add_rounds(&rate, 4, 3, 0, 0.1);
-    rate_add(&rate, 0.3); /* one more, of a fourth round */
+    rate_add(&rate, 0.3); /* the first of a fourth round */
     rate_estimate(&rate, &e);
     assert_float_equal(e.batches_per_s, 40, 1e-3);
     rate_done(&rate);
 }
 
-static void too_little_is_no_rate(void **state)
+static void too_few_batches_give_no_rate(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
@@ -73,13 +73,13 @@ static void too_little_is_no_rate(void **state)
     rate_estimate(&rate, &e);
     assert_true(isnan(e.batches_per_s));
     assert_int_equal(rate_judge(&e, 0, 0), RATE_GO_ON);
-    assert_int_equal(rate_add(&rate, 0.5), -EINVAL); /* time runs back */
+    assert_int_equal(rate_add(&rate, 0.5), -EINVAL); /* before the last one */
     assert_int_equal(rate_add(&rate, NAN), -EINVAL);
     assert_int_equal(rate.count, 2);
     rate_done(&rate);
 }
 
-static void even_rounds_are_enough_early(void **state)
+static void even_rounds_end_early(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
@@ -93,7 +93,7 @@ static void even_rounds_are_enough_early(void **state)
     rate_done(&rate);
 }
 
-static void uneven_rounds_take_their_time(void **state)
+static void uneven_rounds_take_longer(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
@@ -109,14 +109,14 @@ static void uneven_rounds_take_their_time(void **state)
     rate_done(&rate);
 }
 
-static void what_cannot_win_ends_at_once(void **state)
+static void slow_settings_end_early(void **state)
 {
     struct rate rate;
     struct rate_estimate e;
     rate_init(&rate, 0);
     add_rounds(&rate, 1, 23, 0, 0.01); /* 100 a second, for 0.21 s */
     rate_estimate(&rate, &e);
-    assert_int_equal(rate_judge(&e, 200, 1.5), RATE_HOPELESS);
+    assert_int_equal(rate_judge(&e, 200, 1.5), RATE_TOO_SLOW);
     assert_int_equal(rate_judge(&e, 110, 1.5), RATE_GO_ON);
     rate_done(&rate);
 }
@@ -124,13 +124,13 @@ static void what_cannot_win_ends_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(start_of_workers_is_left_out),
+        cmocka_unit_test(the_start_of_workers_is_left_out),
         cmocka_unit_test(a_slow_start_does_not_lower_the_rate),
-        cmocka_unit_test(half_a_round_is_not_counted),
-        cmocka_unit_test(too_little_is_no_rate),
-        cmocka_unit_test(even_rounds_are_enough_early),
-        cmocka_unit_test(uneven_rounds_take_their_time),
-        cmocka_unit_test(what_cannot_win_ends_at_once),
+        cmocka_unit_test(an_incomplete_round_is_not_counted),
+        cmocka_unit_test(too_few_batches_give_no_rate),
+        cmocka_unit_test(even_rounds_end_early),
+        cmocka_unit_test(uneven_rounds_take_longer),
+        cmocka_unit_test(slow_settings_end_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

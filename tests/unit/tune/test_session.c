@@ -21,7 +21,7 @@ static uint64_t at(double s)
 
 static void hear(struct session *s, double when_s, const char *line)
 {
-    session_hear(s, line, strlen(line), at(when_s));
+    session_take_line(s, line, strlen(line), at(when_s));
 }
 
 static void begin(struct session *s, int has_model)
@@ -125,7 +125,7 @@ static void from_hello_to_the_model(void **state)
     assert_true(ordered(&s, "model", NULL));
     hear(&s, now + 1, "{\"event\":\"model\",\"steps\":50,\"step_s\":0.02,\"samples\":10}");
     assert_int_equal(s.stage, SESSION_END);
-    assert_int_equal(s.wish, WISH_KILL);
+    assert_int_equal(s.action, SESSION_KILL);
     assert_float_equal(s.result.rows[s.result.best].rate, 2000, 20);
     assert_int_equal(s.result.rows[s.result.best].config.workers, 2);
     struct tune_verdict v;
@@ -169,7 +169,7 @@ static void a_gpu_session_begins_with_a_step(void **state)
     hear(&s, 1, "{\"event\":\"batches\",\"times\":[0.5]}");
     hear(&s, 1, "{\"event\":\"first\",\"error\":\"\"}");
     session_tick(&s, at(60)); /* it may compile */
-    assert_int_equal(s.wish, WISH_NOTHING);
+    assert_int_equal(s.action, SESSION_NO_ACTION);
     hear(&s, 90,
          "{\"event\":\"step\",\"device\":\"cuda\",\"non_blocking\":0,\"copy_bytes\":4000,"
          "\"can_leat\":1}");
@@ -207,14 +207,14 @@ static void a_missing_first_step(void **state)
     session_done(&s);
     begin_on_gpu(&s, 1);
     session_tick(&s, at(6)); /* not even a batch */
-    assert_int_equal(s.wish, WISH_INTERRUPT);
+    assert_int_equal(s.action, SESSION_INTERRUPT);
     hear(&s, 7, "{\"event\":\"step\",\"device\":\"\",\"can_leat\":0}");
     assert_int_equal(s.stage, SESSION_SAMPLES);
     assert_int_equal(s.result.facts.accelerator, 0);
     session_done(&s);
     begin_on_gpu(&s, 1);
     hear(&s, 1, "{\"event\":\"first\",\"error\":\"\"}");
-    session_gone(&s, "the script ended with status 0", at(2));
+    session_process_ended(&s, "the script ended with status 0", at(2));
     assert_int_equal(s.stage, SESSION_END);
     assert_true(s.result.model_error[0] && isnan(s.result.step_s));
     session_done(&s);
@@ -226,20 +226,20 @@ static void a_hang_is_interrupted_then_killed(void **state)
     begin(&s, 0);
     say_samples(&s, 0);
     session_tick(&s, at(4));
-    assert_int_equal(s.wish, WISH_NOTHING);
+    assert_int_equal(s.action, SESSION_NO_ACTION);
     session_tick(&s, at(6));
-    assert_int_equal(s.wish, WISH_INTERRUPT);
-    s.wish = WISH_NOTHING;
+    assert_int_equal(s.action, SESSION_INTERRUPT);
+    s.action = SESSION_NO_ACTION;
     hear(&s, 7, "{\"event\":\"row\",\"batches\":0,\"samples\":0,\"error\":\"abandoned\"}");
     assert_int_equal(s.result.row_count, 1);
     assert_int_equal(s.result.rows[0].status, TUNE_FAILED);
     assert_figures(s.result.rows[0].error, "5"); /* hang_s, not the "abandoned" of the process */
     assert_int_equal(s.stage, SESSION_ROW);      /* other settings may work */
     session_tick(&s, at(13));
-    assert_int_equal(s.wish, WISH_INTERRUPT);
-    s.wish = WISH_NOTHING;
+    assert_int_equal(s.action, SESSION_INTERRUPT);
+    s.action = SESSION_NO_ACTION;
     session_tick(&s, at(40)); /* not even an answer */
-    assert_int_equal(s.wish, WISH_KILL);
+    assert_int_equal(s.action, SESSION_KILL);
     assert_int_equal(s.result.row_count, 2);
     session_done(&s);
 }
@@ -253,7 +253,7 @@ static void ctrl_c_keeps_the_rows_so_far(void **state)
     play_row(&s, 1, 0.01);
     hear(&s, 2, "{\"event\":\"batches\",\"times\":[0.1,0.2,0.3]}");
     session_stop(&s, at(3));
-    assert_int_equal(s.wish, WISH_KILL);
+    assert_int_equal(s.action, SESSION_KILL);
     assert_true(s.result.interrupted);
     assert_true(s.result.row_count >= 1);
     json_t *json = tune_json(&s.result);
@@ -268,7 +268,7 @@ static void a_killed_process_is_a_failed_row(void **state)
     begin(&s, 1);
     say_samples(&s, 0);
     static const char how[] = "the process was killed by signal 9";
-    session_gone(&s, how, at(1));
+    session_process_ended(&s, how, at(1));
     assert_int_equal(s.result.row_count, 1);
     assert_string_equal(s.result.rows[0].error, how);
     assert_int_equal(s.stage, SESSION_END);
