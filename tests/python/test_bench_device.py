@@ -146,14 +146,14 @@ def test_a_look_at_another_loader(bench):  # noqa: F811
 
 
 def watched(step, batch):
-    watch = device_copies.Watch(torch)
+    watch = device_copies.CopyWatch(torch)
     watch.begin(batch)
     try:
         step(batch)
     finally:
         watch.end()
     assert "to" not in vars(torch.Tensor) and "copy_" not in vars(torch.Tensor)
-    return watch.way()
+    return watch.method()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def watched(step, batch):
 def test_every_form_of_a_copy(copy, non_blocking):
     way = watched(lambda batch: copy(batch["x"]), {"x": torch.ones(8), "n": 5})
     assert way.device.type == "meta" and way.non_blocking is non_blocking
-    assert way.places == {0}
+    assert way.positions == {0}
 
 
 def test_what_is_no_copy_to_a_device():
@@ -182,7 +182,7 @@ def test_only_what_the_script_copies():
     batch = (torch.ones(8), {"lengths": torch.ones(4), "y": torch.ones(2)})
     step = lambda batch: (batch[0].to("meta", non_blocking=True), batch[1]["y"].to("meta"))  # noqa: E731
     way = watched(step, batch)
-    assert way.places == {0, 2} and way.non_blocking is True  # the larger one decides
+    assert way.positions == {0, 2} and way.non_blocking is True  # the larger one decides
     assert way.bytes(batch) == 4 * (8 + 2)
     assert [t.numel() for t in way.move(batch, pinned=False)] == [8, 2]
     there = way.put(batch)
@@ -191,18 +191,18 @@ def test_only_what_the_script_copies():
 
 
 def test_a_batch_that_was_fetched_before():
-    watch = device_copies.Watch(torch)
+    watch = device_copies.CopyWatch(torch)
     first, second = torch.ones(8), torch.ones(8)
     for batch in (first, second):
         watch.begin(batch)
     first.to("meta", non_blocking=True)
     watch.end()
-    assert watch.way().places == {0}
+    assert watch.method().positions == {0}
 
 
 def test_what_is_computed_first():
     batch = [torch.ones(8), torch.ones(2)]
     way = watched(lambda batch: (batch[0] * 2).to("meta"), batch)
-    assert way.places == frozenset()
+    assert way.positions == frozenset()
     assert len(way.move(batch, pinned=True)) == 2  # all, for the rows
     assert [t.device.type for t in way.put(batch)] == ["cpu", "cpu"]

@@ -1,19 +1,18 @@
-"""The part of `leat bench` that is in the user's process: it does as it is told.
+"""The part of `leat bench` in the user's process.
 
-When the training loader is iterated for the first time, this takes over: it connects to leat, tells
-about the loader, and then obeys one order after the other (lines of JSON):
+It takes over when the training loader is iterated for the first time: it connects to leat,
+describes the loader, and runs leat's orders one after the other (lines of JSON):
 
-    step      let the script make a step, and see how it copies the batch to its device
+    step      let the script make a step, and watch how it copies the batch to its device
     samples   time single samples, in this process
-    measure   build a loader from the user's with other settings, say when each batch comes
-    model     hand the script a cached batch again and again, and time its steps; then end
+    measure   make a loader from the user's with other settings, report when each batch comes
+    model     give the script one batch again and again, and time its steps; then end
     end       end
 
-The loaders that are measured take their indices from one stream over the user's sampler, so that a
-row reads what no row before it has read, as an epoch would, and the page cache flatters nobody. The
-random state is given back as it was. The script never goes on after this: whatever it would do with
-a model that was trained on one batch (save it, above all) must not happen, so the process ends
-without running another line of it.
+The loaders that are measured read their indices from one endless stream of the user's sampler, so
+no row reads data that an earlier row has brought into the page cache. The random state is restored.
+The process ends without running another line of the script: it must not save or evaluate a model
+that was trained on one batch.
 """
 
 import json
@@ -28,15 +27,15 @@ from leat.bench import device_copies, loader_call, loader_rows
 from leat.hooks import patch
 
 now = time.perf_counter
-_SAY_EVERY_S = 0.05
-# Batches handed out to see a copy. A script may only look at its first batch, or fetch some ahead.
-_MOST_FIRST = 4
+_REPORT_INTERVAL_S = 0.05
+# Batches given to the script until it copies one. It may only inspect the first, or fetch ahead.
+_MAX_FIRST_BATCHES = 4
 
-_state = None  # the one _Bench of this process
+_bench = None  # the one _Bench of this process
 
 
-class _Abandoned(BaseException):
-    """leat wants the current order to end. Not an Exception: a dataset may catch those."""
+class _OrderAborted(BaseException):
+    """leat ends the current order. Not an Exception: a dataset may catch those."""
 
 
 def install(torch):
@@ -44,9 +43,9 @@ def install(torch):
     try:
         from torch.utils.data import DataLoader
 
-        global _state
-        if _state is None:
-            _state = _Bench(torch, os.environ.get("LEAT_BENCH", ""))
+        global _bench
+        if _bench is None:
+            _bench = _Bench(torch, os.environ.get("LEAT_BENCH", ""))
             patch.patch(DataLoader, "__init__", _make_init)
             patch.patch(DataLoader, "__iter__", _make_iter)
     except Exception:
@@ -56,7 +55,7 @@ def install(torch):
 def _make_init(original):
     def __init__(self, *args, **kwargs):
         original(self, *args, **kwargs)
-        if not _state.serving:
+        if not _bench.connected:
             loader_call.remember(self, args, kwargs)
 
     return __init__
@@ -64,8 +63,8 @@ def _make_init(original):
 
 def _make_iter(original):
     def __iter__(self):
-        if _state.wants(self):
-            return _state.take_over(self)
+        if _bench.takes_over(self):
+            return _bench.take_over(self)
         return original(self)
 
     return __iter__
@@ -86,7 +85,7 @@ def run_factory(word):
     loader = loader()
     if not isinstance(loader, torch.utils.data.DataLoader):
         raise SystemExit(f"{word} returned {type(loader).__name__}, not a torch DataLoader")
-    _state.take_over(loader, from_factory=True)
+    _bench.take_over(loader, from_factory=True)
 
 
 class _Bench:
@@ -95,23 +94,23 @@ class _Bench:
         self.address = address
         self.which = int(os.environ.get("LEAT_BENCH_LOADER") or 0)
         self.seen = []  # loaders that were iterated, for --loader
-        self.serving = False
-        self.modelling = None  # the loader in whose place the script has ...
-        self.script = None  # ... this, a _Script
-        self.obeying = False
+        self.connected = False
+        self.replaced_loader = None  # the loader that is replaced by ...
+        self.script = None  # ... this _Script
+        self.running_orders = False
         self.socket = None
-        self.heard = b""
-        self.in_order = False  # SIGUSR2 may end what is going on
+        self.received = b""
+        self.in_order = False  # SIGUSR2 may end the current order
 
-    # ---- when --------------------------------------------------------------------------------
+    # ---- taking over -------------------------------------------------------------------------
 
-    def wants(self, loader):
+    def takes_over(self, loader):
         """Whether this iteration is the one to take over."""
-        if self.modelling is loader and not self.obeying:
+        if self.replaced_loader is loader and not self.running_orders:
             return True
         if self.script is not None and not _is_child() and self.torch.is_grad_enabled():
-            self.script.passed_by()
-        if self.serving or not self.address or _is_child():
+            self.script.other_loader_iterated()
+        if self.connected or not self.address or _is_child():
             return False
         if not self.which:
             return self.torch.is_grad_enabled()
@@ -122,57 +121,57 @@ class _Bench:
     def take_over(self, loader, from_factory=False):
         if self.script is not None:
             return self.script
-        self.serving = True
+        self.connected = True
         try:
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.socket.connect(self.address)
-        except OSError:  # leat is gone, or serves another rank: this one goes on as ever
+        except OSError:  # leat has ended, or measures another rank: this one continues normally
             self.address = ""
-            self.serving = False
+            self.connected = False
             return iter(loader)
-        self.copies = loader_rows.Copies(self.torch, loader)
-        self.copies.go(self.known_way(loader) or self.likely_way(from_factory))
+        self.variants = loader_rows.LoaderVariants(self.torch, loader)
+        self.variants.set_method(self.known_method(loader) or self.likely_method(from_factory))
         self.loader = loader
-        self.say("hello", **loader_call.describe(self.torch, loader, self.copies))
-        order = self.obey()
-        self.modelling = loader
+        self.send("hello", **loader_call.describe(self.torch, loader, self.variants))
+        order = self.run_orders()
+        self.replaced_loader = loader
         self.script = _Script(self, order)
         return self.script
 
-    def known_way(self, loader):
-        """That of a loader which brings its batches to the device itself."""
-        device = getattr(loader, "device", None) if self.copies.is_leat() else None
-        return device and device_copies.Way(device, None, device_copies.ALL)
+    def known_method(self, loader):
+        """The method of a loader that brings its batches to the device itself."""
+        device = getattr(loader, "device", None) if self.variants.is_made_by_leat() else None
+        return device and device_copies.CopyMethod(device, None, device_copies.ALL)
 
-    def likely_way(self, used):
-        """To the device, if it is used, where nobody has seen how."""
-        if not used or not self.copies.accelerator:
-            return device_copies.Way()
-        return device_copies.Way(self.torch.device("cuda", self.torch.cuda.current_device()))
+    def likely_method(self, used):
+        """The method if none was seen: to the current device, if the script uses it."""
+        if not used or not self.variants.accelerator:
+            return device_copies.CopyMethod()
+        return device_copies.CopyMethod(self.torch.device("cuda", self.torch.cuda.current_device()))
 
-    def obey(self):
-        """Obeys until the script is to go on; it finds all as it was."""
-        self.obeying = True
+    def run_orders(self):
+        """Runs orders until one is for the script, which finds its state unchanged."""
+        self.running_orders = True
         before = _Handlers(self)
-        random = loader_rows.Random(self.torch, self.loader)
-        order = self.serve()
+        random = loader_rows.RandomState(self.torch, self.loader)
+        order = self.wait_for_script_order()
         before.restore()
         random.restore()
-        self.obeying = False
+        self.running_orders = False
         return order
 
-    # ---- the talk ----------------------------------------------------------------------------
+    # ---- messages ----------------------------------------------------------------------------
 
-    def say(self, event, **more):
+    def send(self, event, **more):
         more["event"] = event
         try:
             self.socket.sendall(json.dumps(more).encode() + b"\n")
         except OSError:
-            leave()  # leat is gone: nobody wants the rest
+            exit_now()  # leat has ended
 
-    def hear(self, wait):
-        """The next order; None if there is none and we do not wait."""
-        while b"\n" not in self.heard:
+    def receive(self, wait):
+        """The next order; None if there is none and `wait` is false."""
+        while b"\n" not in self.received:
             if not wait and not select.select([self.socket], [], [], 0)[0]:
                 return None
             try:
@@ -180,94 +179,93 @@ class _Bench:
             except OSError:
                 more = b""
             if not more:
-                leave()
-            self.heard += more
-        line, _, self.heard = self.heard.partition(b"\n")
+                exit_now()
+            self.received += more
+        line, _, self.received = self.received.partition(b"\n")
         return json.loads(line)
 
-    def serve(self):
-        """Obeys until told to let the script go on, for a step or with a cached batch."""
+    def wait_for_script_order(self):
+        """Runs orders until one lets the script continue: for a step, or with one batch."""
         while True:
-            order = self.hear(wait=True)
+            order = self.receive(wait=True)
             if order["do"] == "step":
                 error = self.first_batch()
-                self.say("first", error=error)
+                self.send("first", error=error)
                 if not error:
                     return order
-                self.copies.go(self.likely_way(self.torch.cuda.is_initialized()))
-                self.say_way()
+                self.variants.set_method(self.likely_method(self.torch.cuda.is_initialized()))
+                self.send_method()
             elif order["do"] == "samples":
-                self.say("samples", **self.time_samples(order))
+                self.send("samples", **self.time_samples(order))
             elif order["do"] == "measure":
-                self.say("row", **self.measure(order))
+                self.send("row", **self.measure(order))
             elif order["do"] == "model":
                 return order
             elif order["do"] == "end":
-                leave()
+                exit_now()
 
     # ---- orders ------------------------------------------------------------------------------
 
     def first_batch(self):
-        """Keeps a batch of the user's own loader; says why there is none, else nothing."""
-        return self.measure(dict(self.copies.own(), batches=1))["error"]
+        """Keeps a batch of the user's own loader. Returns the error, or ""."""
+        return self.measure(dict(self.variants.own(), batches=1))["error"]
 
-    def say_way(self):
-        self.say("step", **loader_call.describe_way(self.torch, self.copies))
+    def send_method(self):
+        self.send("step", **loader_call.describe_method(self.torch, self.variants))
 
     def time_samples(self, order):
         walls, cpus, error = [], [], ""
         end = now() + order["seconds"]
         try:
             self.in_order = True
-            for get in self.copies.samples():
+            for get in self.variants.samples():
                 w0, c0 = now(), time.process_time()
                 get()
                 cpus.append(time.process_time() - c0)
                 walls.append(now() - w0)
                 if len(walls) >= order["count"] or now() > end:
                     break
-        except _Abandoned:
+        except _OrderAborted:
             error = "hangs"
         except Exception as problem:
             error = loader_call.one_line(problem)
         finally:
             self.in_order = False
         n = len(walls)
-        # What a sample needs when nothing disturbs it: without the slowest tenth, among which are
-        # those that another process was let in front of.
-        calm = sorted(zip(walls, cpus))[: n - n // 10]
+        # Without the slowest tenth: those may have waited for another process's CPU time.
+        trimmed = sorted(zip(walls, cpus))[: n - n // 10]
         walls.sort()
         return {
             "count": n,
             "mean_s": sum(walls) / n if n else None,
             "p99_s": walls[min(n - 1, int(0.99 * n))] if n else None,
-            "calm_s": sum(wall for wall, _ in calm) / len(calm) if calm else None,
-            "cpu_s": sum(cpu for _, cpu in calm) / len(calm) if calm else None,
+            "calm_s": sum(wall for wall, _ in trimmed) / len(trimmed) if trimmed else None,
+            "cpu_s": sum(cpu for _, cpu in trimmed) / len(trimmed) if trimmed else None,
             "error": error,
         }
 
     def measure(self, order):
-        """One row. Whatever happens, the workers are gone afterwards."""
+        """Measures one row. Its workers are gone afterwards, also after an error."""
         row = _Row(self, order)
         try:
             self.in_order = True
-            loader = self.copies.make(order)
+            loader = self.variants.make(order)
             row.run(loader)
             row.restart(loader)
-            row.pace = loader.pace() if order["leat"] else (None, None)
-        except _Abandoned:
-            row.error = loader_rows.how_died(row.iterator) or "abandoned"
+            row.pace = loader.chosen_settings() if order["leat"] else (None, None)
+        except _OrderAborted:
+            row.error = loader_rows.worker_exit(row.iterator) or "abandoned"
         except Exception as problem:
             row.error = loader_call.one_line(problem)
             if row.iterator is None:
-                # A worker died while the iterator was still being made. When that goes, with this
-                # exception, it would wait five seconds for each of the others.
-                row.iterator = loader_rows.half_made(problem)
+                # A worker died while the iterator was made. The iterator's deletion would wait five
+                # seconds for each of the other workers.
+                row.iterator = loader_rows.unfinished_iterator(problem)
                 self.in_order = False
                 row.left = loader_rows.shut_down(row.iterator, kill=True)
         finally:
             self.in_order = False
-            self.copies.lane.clear()
+            self.variants.transfers.clear()
             row.left += loader_rows.shut_down(row.iterator, kill=bool(row.error))
         row.report(last=True)
         return row.result()
@@ -290,9 +288,9 @@ class _Row:
         self.ended = False
 
     def run(self, loader):
-        """Takes batches until leat has seen enough, or there are no more."""
-        copies = self.bench.copies
-        t0 = said = now()
+        """Reads batches until leat has enough, or there are no more."""
+        variants = self.bench.variants
+        t0 = reported = now()
         self.iterator = iter(loader)
         while not self.stop:
             try:
@@ -300,38 +298,38 @@ class _Row:
             except StopIteration:
                 self.ended = True
                 break
-            copies.use(batch, self.order)
+            variants.use(batch, self.order)
             t = now()
             self.times.append(t - t0)
             self.batches += 1
-            self.samples += copies.count(batch, self.order)
-            copies.keep(batch)
+            self.samples += variants.count(batch, self.order)
+            variants.keep(batch)
             if self.batches == self.order.get("batches"):
                 break
-            if t - said > _SAY_EVERY_S:
-                said = t
+            if t - reported > _REPORT_INTERVAL_S:
+                reported = t
                 self.report()
 
     def report(self, last=False):
         if self.times:
-            self.bench.say("batches", times=[round(t, 7) for t in self.times])
+            self.bench.send("batches", times=[round(t, 7) for t in self.times])
             self.times = []
         while not last:
-            order = self.bench.hear(wait=False)
+            order = self.bench.receive(wait=False)
             if order is None:
                 break
             self.stop = True
             if order["do"] == "end":
                 loader_rows.shut_down(self.iterator, kill=True)
-                leave()
+                exit_now()
 
     def restart(self, loader):
-        """With workers that are kept: how long the first batch of another epoch takes."""
-        stream = self.bench.copies.stream_of(loader)
+        """With persistent workers: the time of the first batch of a second epoch."""
+        stream = self.bench.variants.stream_of(loader)
         if not self.order["persistent_workers"] or stream is None:
             return
         stream.finish()
-        for _ in self.iterator:  # what was under way
+        for _ in self.iterator:  # batches that were requested before
             pass
         stream.begin()
         t0 = now()
@@ -345,7 +343,7 @@ class _Row:
             "restart_s": self.restart_s,
             "threads": self.pace[0],
             "ahead": self.pace[1],
-            "batch_bytes": self.bench.copies.batch_bytes(),
+            "batch_bytes": self.bench.variants.batch_bytes(),
             "left": self.left,
             "ended": int(self.ended),
             "error": self.error,
@@ -353,7 +351,7 @@ class _Row:
 
 
 class _Script:
-    """What the script iterates over instead of its loader, in the parts that leat asks for."""
+    """What the script iterates instead of its loader."""
 
     def __init__(self, bench, order):
         self.bench = bench
@@ -362,46 +360,46 @@ class _Script:
     def begin(self, order):
         self.part = (_Step if order["do"] == "step" else _Model)(self.bench, order)
 
-    def passed_by(self):
-        """The script turns to another loader: what it does with the first one has been seen."""
-        if isinstance(self.part, _Step) and not self.bench.obeying:
-            self.go_on()
+    def other_loader_iterated(self):
+        """The script iterates another loader: its step with this one is over."""
+        if isinstance(self.part, _Step) and not self.bench.running_orders:
+            self.run_next_orders()
 
-    def go_on(self):
+    def run_next_orders(self):
         self.part.end()
-        self.begin(self.bench.obey())
+        self.begin(self.bench.run_orders())
 
     def __iter__(self):
         self.part.rewind()
         return self
 
     def __len__(self):
-        return len(self.bench.modelling)
+        return len(self.bench.replaced_loader)
 
     def __next__(self):
-        if self.part.is_over():
-            self.go_on()
+        if self.part.is_finished():
+            self.run_next_orders()
         return self.part.next()
 
 
 class _Step:
-    """A batch of the user's own loader, and how the script brings it to its device."""
+    """Batches of the user's own loader, and how the script copies them to its device."""
 
     def __init__(self, bench, order):
         self.bench = bench
-        self.watch = device_copies.Watch(bench.torch)
+        self.watch = device_copies.CopyWatch(bench.torch)
         self.given = 0
 
     def rewind(self):
         pass
 
-    def is_over(self):
-        self.watch.end()  # also where it goes on: the next batch is watched anew
-        return self.given >= _MOST_FIRST or bool(self.watch.copies)
+    def is_finished(self):
+        self.watch.end()  # starts again with the next batch
+        return self.given >= _MAX_FIRST_BATCHES or bool(self.watch.copies)
 
     def next(self):
-        copies = self.bench.copies
-        batch = copies.cached({"pin_memory": copies.loader.pin_memory})
+        variants = self.bench.variants
+        batch = variants.cached({"pin_memory": variants.loader.pin_memory})
         self.watch.begin(batch)
         self.given += 1
         return batch
@@ -409,16 +407,16 @@ class _Step:
     def end(self):
         bench = self.bench
         self.watch.end()
-        # A device that the script has not even woken up is none of its own.
-        likely = bench.likely_way(bench.torch.cuda.is_initialized())
-        bench.copies.go(self.watch.way() or likely)
-        bench.say_way()
+        # A device that the script has not initialised is not used by it.
+        likely = bench.likely_method(bench.torch.cuda.is_initialized())
+        bench.variants.set_method(self.watch.method() or likely)
+        bench.send_method()
 
 
 class _Model:
-    """One batch, again and again. Where it lies on a device, a block of steps is timed with the
-    device at rest at both ends; a step alone would only be its launch. On the CPU the clock runs from
-    the moment the script has the batch to the moment it asks for the next."""
+    """One batch again and again. On a device, a block of steps is timed with the device idle at
+    both ends, since a single step would only be its launch. On the CPU a step lasts from when the
+    script gets the batch until it asks for the next."""
 
     def __init__(self, bench, order):
         import atexit
@@ -427,7 +425,7 @@ class _Model:
         self.order = order
         self.spans = []
         self.given = None
-        self.block = None  # when the device was at rest, before the first step that counts
+        self.block = None  # when the device was idle, before the first step that counts
         self.block_s = None
         self.began = now()
         self.pid = os.getpid()
@@ -435,23 +433,23 @@ class _Model:
 
     def rewind(self):
         self.given = None
-        self.block = None  # what a script does between two epochs is none of its steps
+        self.block = None  # the time between two epochs is not a step
 
-    def is_over(self):
+    def is_finished(self):
         return False
 
     def next(self):
         t = now()
         if self.given is not None:
             self.spans.append(t - self.given)
-            if self.enough(t):
+            if self.has_enough(t):
                 self.synchronise()
                 self.spans[-1] += now() - t
                 if self.block is not None:
                     self.block_s = now() - self.block
                 self.report("")
-                leave()
-        batch = self.bench.copies.cached(self.order)
+                exit_now()
+        batch = self.bench.variants.cached(self.order)
         if len(self.spans) == self.warm():
             self.synchronise()
             self.block = self.began = now()
@@ -459,26 +457,26 @@ class _Model:
         return batch
 
     def warm(self):
-        """Steps to leave out: the first few allocate, compile and choose kernels, however long."""
+        """Steps not counted: the first few allocate memory, compile and choose kernels."""
         return 3
 
-    def enough(self, t):
+    def has_enough(self, t):
         kept = len(self.spans) - self.warm()
         return kept >= self.order["steps"] or (kept >= 3 and t - self.began > self.order["seconds"])
 
     def synchronise(self):
-        device_copies.synchronise(self.bench.torch, self.bench.copies.way.device)
+        device_copies.synchronise(self.bench.torch, self.bench.variants.method.device)
 
     def report(self, error):
         if os.getpid() != self.pid or self.bench.socket is None:
             return
         spans = self.spans[self.warm() :] or self.spans[1:]
-        whole = self.block_s if self.bench.copies.way.device is not None else None
-        self.bench.say(
+        whole = self.block_s if self.bench.variants.method.device is not None else None
+        self.bench.send(
             "model",
             steps=len(spans),
             step_s=(sum(spans) if whole is None else whole) / len(spans) if spans else None,
-            samples=self.bench.copies.cached_count(),
+            samples=self.bench.variants.cached_count(),
             error=error if not spans else "",
         )
         self.bench.socket.close()
@@ -486,20 +484,20 @@ class _Model:
 
 
 class _Handlers:
-    """Signals while we serve: Ctrl-C is leat's affair, SIGUSR2 ends the order under way."""
+    """Signal handlers while orders run: Ctrl-C is for leat, SIGUSR2 ends the current order."""
 
     def __init__(self, bench):
         self.old = {}
 
-        def wake(number, frame):
+        def abort(number, frame):
             if bench.in_order:
                 bench.in_order = False
-                raise _Abandoned
+                raise _OrderAborted
 
-        for number, handler in ((signal.SIGINT, signal.SIG_IGN), (signal.SIGUSR2, wake)):
+        for number, handler in ((signal.SIGINT, signal.SIG_IGN), (signal.SIGUSR2, abort)):
             try:
                 self.old[number] = signal.signal(number, handler)
-            except ValueError:  # not the main thread: it cannot be woken, only ended
+            except ValueError:  # not the main thread: orders cannot be aborted
                 pass
 
     def restore(self):
@@ -508,14 +506,14 @@ class _Handlers:
 
 
 def _is_child():
-    """In a worker, or another process of multiprocessing, nothing is taken over."""
+    """Nothing is taken over in a worker or another process of multiprocessing."""
     import multiprocessing
 
     return multiprocessing.parent_process() is not None
 
 
-def leave():
-    """Ends the process at once, and its workers: nothing of the script runs any more."""
+def exit_now():
+    """Ends the process and its workers at once; no further line of the script runs."""
     import multiprocessing
 
     for child in multiprocessing.active_children():

@@ -1,4 +1,4 @@
-"""What the user wrote: the call that made a loader, in their own words."""
+"""The source text of the call that made a loader."""
 
 import ast
 import inspect
@@ -11,14 +11,14 @@ import weakref
 from leat.bench import device_copies
 from leat.hooks import text, user_code
 
-_MOST_WORDS = 160
+_MAX_TEXT = 160
 _calls = weakref.WeakKeyDictionary()  # loader -> (where, name, [[argument, expression]])
 
 
 def remember(loader, args, kwargs):
     """Called when a loader has been made. Never raises."""
     try:
-        frame = _users_frame()
+        frame = _user_frame()
         where = name = ""
         call = None
         if frame is not None:
@@ -26,13 +26,13 @@ def remember(loader, args, kwargs):
             where = user_code.call_site(path, line, 180)
             name, call = _read_call(path, line, type(loader), kwargs)
         if call is None:
-            call = _spell(loader, args, kwargs)
+            call = _call_from_values(loader, args, kwargs)
         _calls[loader] = where, name, call
     except Exception:
         pass
 
 
-def _users_frame():
+def _user_frame():
     frame = sys._getframe(2)
     while frame is not None and user_code.is_library(frame.f_code.co_filename):
         frame = frame.f_back
@@ -44,8 +44,8 @@ def _parameters(kind):
 
 
 def _read_call(path, line, kind, kwargs):
-    """Name and arguments of the call at a line, as they stand in the source; None where the source
-    does not give them one by one. What came by **settings is spelled out."""
+    """The name and the arguments of the call at a line, as in the source; None if the source does
+    not list them one by one. Arguments of **settings are added by value."""
     source = "".join(linecache.getlines(path))
     try:
         tree = ast.parse(source)
@@ -55,7 +55,7 @@ def _read_call(path, line, kind, kwargs):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.lineno <= line <= node.end_lineno:
             name = ast.unparse(node.func)
-            # Of calls inside each other, the one of the loader's own name.
+            # Of nested calls, the one with the name of the loader's class.
             if name.split(".")[-1] == kind.__name__ or name.endswith("DataLoader"):
                 found = node
     if found is None:
@@ -65,22 +65,23 @@ def _read_call(path, line, kind, kwargs):
         return name, None
     names = _parameters(kind)
     call = [
-        ["" if i == 0 else names[i], _words(source, value)] for i, value in enumerate(found.args)
+        ["" if i == 0 else names[i], _expression(source, value)]
+        for i, value in enumerate(found.args)
     ]
-    call += [[k.arg, _words(source, k.value)] for k in found.keywords if k.arg]
+    call += [[k.arg, _expression(source, k.value)] for k in found.keywords if k.arg]
     if any(k.arg is None for k in found.keywords):
         known = {argument for argument, _ in call}
         call += [[k, _value(k, v)] for k, v in kwargs.items() if k not in known]
     return name, call
 
 
-def _words(source, node):
+def _expression(source, node):
     text = ast.get_source_segment(source, node) or ""
     return ast.unparse(node) if "\n" in text or not text else text
 
 
-def _spell(loader, args, kwargs):
-    """Without a source that can be read: the values themselves, where they have a short name."""
+def _call_from_values(loader, args, kwargs):
+    """If the source cannot be read: the values, or the names of those without a short text."""
     names = _parameters(type(loader))
     call = [["" if i == 0 else names[i], _value(names[i], v)] for i, v in enumerate(args)]
     return call + [[name, _value(name, value)] for name, value in kwargs.items()]
@@ -105,7 +106,7 @@ def one_line(error):
         message = f"{kind}: {lines[0]}" if lines else kind
     message = message.replace("RuntimeError: DataLoader worker", "worker")
     message = re.sub(r" \(pid(\(s\))? [\d, ]+\)", "", message)
-    return text.cut(message, _MOST_WORDS)
+    return text.cut(message, _MAX_TEXT)
 
 
 def _length(thing):
@@ -125,8 +126,8 @@ def _context(loader):
     return name() if name else str(context)
 
 
-def describe(torch, loader, copies):
-    """The loader, for leat's hello."""
+def describe(torch, loader, variants):
+    """The description of the loader for leat."""
     where, name, call = _calls.get(loader, ("", "", None))
     size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
     return {
@@ -142,24 +143,26 @@ def describe(torch, loader, copies):
         "pin_memory": int(bool(loader.pin_memory)),
         "persistent_workers": int(bool(loader.persistent_workers)),
         "batch_size": size if isinstance(size, int) else None,
-        "dataset_length": None if copies.iterable else _length(loader.dataset),
-        "epoch_batches": None if copies.iterable else _length(loader),
-        "iterable": int(copies.iterable),
-        "can_batch": int(copies.can_batch),
-        "accelerator": int(copies.accelerator),
-        "leat": int(copies.is_leat()),
+        "dataset_length": None if variants.iterable else _length(loader.dataset),
+        "epoch_batches": None if variants.iterable else _length(loader),
+        "iterable": int(variants.iterable),
+        "can_batch": int(variants.can_batch),
+        "accelerator": int(variants.accelerator),
+        "leat": int(variants.is_made_by_leat()),
         "local_ranks": int(os.environ.get("LOCAL_WORLD_SIZE") or 1),
-        **describe_way(torch, copies),
+        **describe_method(torch, variants),
     }
 
 
-def describe_way(torch, copies):
-    """How batches get to the device, and whether leat could bring them there."""
-    way = copies.way
-    there = way.device is not None
+def describe_method(torch, variants):
+    """How batches are brought to the device, and whether leat can make them."""
+    method = variants.method
+    on_device = method.device is not None
     return {
-        "device": device_copies.spell(torch, way.device) if there else "",
-        "non_blocking": None if way.non_blocking is None else int(way.non_blocking),
-        "copy_bytes": way.bytes(copies.kept) if there and copies.kept is not None else None,
-        "can_leat": int(copies.can_leat()),
+        "device": device_copies.name_of(torch, method.device) if on_device else "",
+        "non_blocking": None if method.non_blocking is None else int(method.non_blocking),
+        "copy_bytes": method.bytes(variants.kept)
+        if on_device and variants.kept is not None
+        else None,
+        "can_leat": int(variants.leat_can_make()),
     }

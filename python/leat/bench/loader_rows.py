@@ -13,8 +13,8 @@ from leat.hooks import loaders
 _GRACE_S = 2.0
 
 
-class Random:
-    """The state of all generators a loader may draw from, to be given back."""
+class RandomState:
+    """The state of all random generators that a loader may use, to be restored."""
 
     def __init__(self, torch, loader):
         import random
@@ -38,13 +38,13 @@ class Random:
                 pass
 
 
-class Stream:
-    """Indices (or batches of them) from the user's sampler, epoch after epoch without an end."""
+class EndlessIndices:
+    """Indices, or batches of them, from the user's sampler, epoch after epoch without end."""
 
     def __init__(self, source):
         self.source = source
         self.iterator = iter(())
-        self.group = 0  # 0: as they come; else so many together
+        self.group = 0  # 0: single indices; else batches of this size
         self.open = True
 
     def __iter__(self):
@@ -53,14 +53,14 @@ class Stream:
     def __next__(self):
         if not self.open:
             raise StopIteration
-        return [self.take() for _ in range(self.group)] if self.group else self.take()
+        return [self._next_index() for _ in range(self.group)] if self.group else self._next_index()
 
-    def take(self):
+    def _next_index(self):
         for _ in range(2):
             for index in self.iterator:
                 return index
             self.iterator = iter(self.source)
-        raise StopIteration  # an epoch without anything in it
+        raise StopIteration  # an empty epoch
 
     def finish(self):
         self.open = False
@@ -69,8 +69,8 @@ class Stream:
         self.open = True
 
 
-class Cached:
-    """A dataset that costs nothing: a fresh copy of one batch, as collate would have made it."""
+class CachedBatch:
+    """A dataset without cost: copies of one batch, as collate made it."""
 
     def __init__(self, batch):
         self.batch = batch
@@ -82,8 +82,8 @@ class Cached:
         return copy(self.batch)
 
 
-class Passes:
-    """A loader's epochs, one after the other without an end, as a training asks for them."""
+class EndlessEpochs:
+    """The batches of all epochs of a loader, without end."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -96,8 +96,8 @@ class Passes:
                 empty = False
                 yield batch
 
-    def pace(self):
-        """(threads, batches ahead) that the loader found for itself."""
+    def chosen_settings(self):
+        """(threads, batches ahead) that the loader chose."""
         figures = self.loader.stats()
         return figures.threads, figures.ahead
 
@@ -107,41 +107,43 @@ def copy(batch):
 
 
 def _pinned(tensor):
-    """In page-locked memory, where there is some."""
+    """In page-locked memory, if there is a GPU."""
     try:
         return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
     except RuntimeError:
         return tensor
 
 
-class Copies:
-    """The user's loader, and what is made from it."""
+class LoaderVariants:
+    """The user's loader, and loaders made from it with other settings."""
 
     def __init__(self, torch, loader):
         self.torch = torch
         self.loader = loader
         self.kind = torch.utils.data.DataLoader
         self.iterable = isinstance(loader.dataset, torch.utils.data.IterableDataset)
-        self.accelerator = bool(torch.cuda.is_available())  # there is one; see `way` for its use
+        self.accelerator = bool(torch.cuda.is_available())  # whether the script uses it or not
         batches = getattr(loader, "batch_sampler", None)
-        # A batch size of its own means that torch made the batch sampler from the sampler.
+        # With a batch size, torch made the batch sampler from the sampler.
         self.can_batch = loader.batch_size is not None
         self.auto = batches is not None
         if not self.iterable:
-            self.indices = Stream(loader.sampler if self.can_batch or not self.auto else batches)
+            self.indices = EndlessIndices(
+                loader.sampler if self.can_batch or not self.auto else batches
+            )
         self.kept = None
         self.kept_bytes = None
-        self.there = None  # what was kept, where the model's steps are to find it
-        self.go(device_copies.Way())
+        self.on_device = None  # the kept batch, for the steps of the model
+        self.set_method(device_copies.CopyMethod())
 
-    def go(self, way):
-        """From now on, batches are brought to a device that way."""
-        self.way = way
-        self.lane = device_copies.Lane(self.torch, way)
-        self.there = None
+    def set_method(self, method):
+        """How batches are brought to a device from now on."""
+        self.method = method
+        self.transfers = device_copies.Transfers(self.torch, method)
+        self.on_device = None
 
     def own(self):
-        """The order that asks for the user's own settings."""
+        """The order for a row with the user's own settings."""
         loader = self.loader
         return {
             "num_workers": loader.num_workers,
@@ -156,7 +158,7 @@ class Copies:
     def make(self, order):
         """A DataLoader with the settings of an order."""
         if order["leat"]:
-            return Passes(self.make_leat(order["batch_size"]))
+            return EndlessEpochs(self.make_leat(order["batch_size"]))
         workers = order["num_workers"]
         more = {"num_workers": workers, "pin_memory": order["pin_memory"] and self.accelerator}
         if workers:
@@ -167,7 +169,10 @@ class Copies:
         more["worker_init_fn"] = self.loader.worker_init_fn
         if order["cached"]:
             return self.kind(
-                Cached(copy(self.kept)), batch_size=None, sampler=Stream(range(1 << 40)), **more
+                CachedBatch(copy(self.kept)),
+                batch_size=None,
+                sampler=EndlessIndices(range(1 << 40)),
+                **more,
             )
         for name in ("generator", "pin_memory_device", "in_order"):
             if getattr(self.loader, name, None) not in (None, ""):
@@ -187,12 +192,12 @@ class Copies:
         return self.kind(self.loader.dataset, **more)
 
     def make_leat(self, batch_size=0):
-        """The leat.DataLoader that would stand in the user's place."""
+        """The leat.DataLoader that would replace the user's."""
         from leat.loader.dataloader import DataLoader
 
         loader = self.loader
         more = {"collate_fn": loader.collate_fn, "generator": loader.generator}
-        more["device"] = self.way.device or getattr(loader, "device", None)
+        more["device"] = self.method.device or getattr(loader, "device", None)
         if not self.can_batch:
             return DataLoader(loader.dataset, batch_sampler=loader.batch_sampler, **more)
         more["batch_size"] = batch_size or loader.batch_size
@@ -205,17 +210,17 @@ class Copies:
             more["sampler"] = sampler
         return DataLoader(loader.dataset, **more)
 
-    def is_leat(self):
-        """Whether leat already makes the user's batches."""
+    def is_made_by_leat(self):
+        """Whether leat makes the user's batches already."""
         return hasattr(self.loader, "_leat_runs_in_c") and self.loader._leat_runs_in_c()
 
-    def can_leat(self):
-        """Whether leat would make them: for a training that copies to a device, where its batches
-        arrive without one. Only of torch's own class, which has no code of the user's."""
-        if self.is_leat():
+    def leat_can_make(self):
+        """Whether leat would make them. Only for torch's own class, which has no user code, and for
+        a training that copies to a device: leat's batches arrive there without a copy."""
+        if self.is_made_by_leat():
             return True
         plain = type(self.loader) is self.kind and self.auto and not self.iterable
-        if self.way.device is None or not plain:
+        if self.method.device is None or not plain:
             return False
         try:
             return self.make_leat()._leat_runs_in_c()
@@ -243,16 +248,16 @@ class Copies:
     # ---- batches -----------------------------------------------------------------------------
 
     def use(self, batch, order):
-        """With a device a batch is only there when it is on it: that is what pinning is for."""
-        if self.way.device is not None:
-            self.lane.send(batch, order["pin_memory"])
+        """Brings the batch to the device, if there is one, so that pinning counts."""
+        if self.method.device is not None:
+            self.transfers.send(batch, order["pin_memory"])
 
     def count(self, batch, order):
         size = order["batch_size"] or self.loader.batch_size or 0
         return loaders.samples(batch, size) or size or 1
 
     def keep(self, batch):
-        if self.kept is None:  # where workers can copy it, wherever it came from
+        if self.kept is None:  # in CPU memory, where workers can copy it
             self.kept = each(batch, lambda t: t.cpu() if t.is_cuda else t.clone())
             self.kept_bytes = sum(t.numel() * t.element_size() for t in tensors(self.kept))
 
@@ -262,9 +267,9 @@ class Copies:
     def cached(self, order):
         if self.kept is None:
             self.keep(next(self.kind.__iter__(self.loader)))
-        if self.there is None:
-            self.there = self.way.put(self.kept)
-        batch = copy(self.there)
+        if self.on_device is None:
+            self.on_device = self.method.put(self.kept)
+        batch = copy(self.on_device)
         if order.get("pin_memory") and self.accelerator:
             batch = each(batch, _pinned)
         return batch
@@ -282,13 +287,13 @@ def _is_all(sampler):
 
 
 def shut_down(iterator, kill):
-    """Ends the workers of an iterator, and says how many had to be killed. After an error they are
-    not waited for: one that hangs would be waited for in vain."""
+    """Ends the workers of an iterator. Returns how many had to be killed. After an error they are
+    not waited for, as they may hang."""
     workers = list(getattr(iterator, "_workers", ()))
     if kill:
-        _forget(iterator)
+        _unregister_workers(iterator)
         _kill(workers)
-        _abandon(iterator)
+        _keep_iterator(iterator)
     try:
         if hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
@@ -299,29 +304,29 @@ def shut_down(iterator, kill):
         worker.join(max(0, end - time.monotonic()))
     left = [worker for worker in workers if worker.is_alive()]
     _kill(left)
-    # Nobody knows these workers but the row that is over.
+    # Only this row used these workers.
     known = {worker.pid for worker in workers}
     left += [child for child in multiprocessing.active_children() if child.pid in known]
     return len(left)
 
 
-_abandoned = []  # iterators that must not be taken apart
+_kept_iterators = []  # iterators that must not be deleted
 
 
-def _abandon(iterator):
-    """Leaves an iterator as it is. The exception that torch raises when a worker dies may come while
-    a queue's lock is being taken; whoever then talks to the queue, or lets go of it, waits for ever."""
+def _keep_iterator(iterator):
+    """Keeps an iterator from being deleted. torch raises an error when a worker dies, possibly
+    while a queue's lock is held; using or deleting the queue would then wait forever."""
     if iterator is None:
         return
-    _abandoned.append(iterator)
+    _kept_iterators.append(iterator)
     iterator._shutdown = True
     for name in ("_workers_done_event", "_pin_memory_thread_done_event"):
         if hasattr(iterator, name):
             getattr(iterator, name).set()
 
 
-def half_made(problem):
-    """The iterator in whose making the exception was raised; None if it was elsewhere."""
+def unfinished_iterator(problem):
+    """The iterator during whose construction the exception was raised, or None."""
     trace = problem.__traceback__
     while trace is not None:
         made = trace.tb_frame.f_locals.get("self")
@@ -331,9 +336,9 @@ def half_made(problem):
     return None
 
 
-def how_died(iterator):
-    """Of a worker that is dead while it was waited for, how it died; "" if none is. Torch itself
-    only looks every five seconds at one that died before it was registered."""
+def worker_exit(iterator):
+    """How a worker of the iterator ended; "" if all are alive. torch checks only every five seconds
+    for a worker that died before it was registered."""
     for worker in getattr(iterator, "_workers", ()):
         status = worker.exitcode
         if status is not None:
@@ -345,7 +350,7 @@ def how_died(iterator):
     return ""
 
 
-def _forget(iterator):
+def _unregister_workers(iterator):
     """Torch raises an error in this thread when a worker that it knows is killed."""
     try:
         from torch.utils.data._utils import signal_handling
