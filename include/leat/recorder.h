@@ -97,8 +97,7 @@ enum leat_record_flag {
     X(PICKLE, "pickle")                                                                            \
     X(UNPICKLE, "unpickle")                                                                        \
     X(PIN, "pin")                                                                                  \
-    X(IDLE, "idle")                                                                                \
-    X(READY, "ready")
+    X(IDLE, "idle")
 
 enum leat_part {
 #define X(name, text) LEAT_PART_##name,
@@ -265,10 +264,13 @@ uint64_t leat_now_ns(void);
 void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
                  uint64_t t0_ns, uint64_t t1_ns);
 
-/* Adds one occurrence of a part: its nanoseconds (READY: a count) and bytes. Any thread. */
+/* Adds one occurrence of a part: its nanoseconds and bytes. Any thread. */
 void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
 /* Adds several, without bytes: what they have in common is added once. */
 void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count);
+
+/* A batch is asked for while so many are ready. Any thread. */
+void leat_ready(uint32_t loader, uint64_t batches);
 
 /* Of an id that leat_recorder_loader() gave; any thread. */
 void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info);

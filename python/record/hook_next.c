@@ -148,7 +148,7 @@ static void next_returned(struct iteration *it, unsigned flags, int64_t ready, P
     uint64_t arg = (it ? it->iteration : 0) | count_of(batch, it);
     leat_record(LEAT_REC_FETCH, flags, loader, arg, t0, t1);
     if (ready >= 0)
-        leat_part(loader, LEAT_PART_READY, (uint64_t)ready, 0);
+        leat_ready(loader, (uint64_t)ready);
     tick_if_due(t1);
 }
 

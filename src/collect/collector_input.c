@@ -1,5 +1,5 @@
 /* collector_input.c: what happens inside the input path, from the totals in the processes' memory
- * to input_parts, input_hist and input_lines.
+ * to input_parts, input_hist, input_ready and input_lines.
  *
  * A row belongs to a place: one loader of one process, and one of its workers, or the process
  * itself (worker -1), or its workers whose number is not known (-2). Workers that are not
@@ -10,7 +10,7 @@
  *
  * Thus the tables grow with loaders and workers, and not with epochs. What bounds them:
  *   - PLACES_MOST places; a worker beyond them is counted in `lost`.
- *   - bins: the first places have those of step_hist, 2 % wide; the more places there are, the more
+ *   - bins: the first places have those of step_hist, 3 % wide; the more places there are, the more
  *     bins of a later one are merged into their middle (merge_of).
  *   - lines: REC_LINES of an early place, LINES_LATER of a later one.
  * Parts are written whenever rows are; bins and lines, which are many, only when the counts have
@@ -32,20 +32,20 @@ enum {
     LINES_LATER = 24,
     OWN = -1,        /* worker: the process itself */
     NUMBERLESS = -2, /* worker: those whose number is not known, together */
-    UNTOLD = -1,     /* loader */
-    HIST_MOST = 2304
+    UNTOLD = -1      /* loader */
 };
 
 struct part_total {
     uint64_t n, total_ns, max_ns, bytes;
-    uint64_t *bins; /* owned, REC_PART_BINS; NULL: it never happened */
+    uint64_t *bins; /* owned, DURATION_BUCKETS; NULL: it never happened */
 };
 
 struct input_place {
     int64_t pid;
     int loader, worker;
     struct part_total parts[LEAT_PARTS_COUNT];
-    struct ring_line *lines; /* owned; `below` is an index among them */
+    uint64_t ready[REC_READY_COUNTS]; /* requests that found so many batches ready */
+    struct ring_line *lines;          /* owned; `below` is an index among them */
     size_t line_count, line_cap, line_most;
     uint64_t lines_lost;
     uint64_t written, seen; /* occurrences at the last writing of bins and lines, and of parts */
@@ -92,6 +92,7 @@ static void clear_place(struct input_place *p)
     for (int i = 0; i < LEAT_PARTS_COUNT; i++)
         mem_free(p->parts[i].bins);
     memset(p->parts, 0, sizeof p->parts);
+    memset(p->ready, 0, sizeof p->ready);
     mem_free(p->lines);
     p->lines = NULL;
     p->line_count = p->line_cap = 0;
@@ -119,15 +120,14 @@ static uint64_t sum(uint64_t a, uint64_t b)
 
 static int add_part(struct part_total *to, const struct ring_part *from)
 {
-    if (!to->bins && !(to->bins = mem_alloc_array(REC_PART_BINS, sizeof *to->bins)))
+    if (!to->bins && !(to->bins = mem_alloc_array(DURATION_BUCKETS, sizeof *to->bins)))
         return -ENOMEM;
     to->n = sum(to->n, from->n);
     to->total_ns = sum(to->total_ns, from->total_ns);
     to->bytes = sum(to->bytes, from->bytes);
     if (from->max_ns > to->max_ns)
         to->max_ns = from->max_ns;
-    for (int bin = 0; bin < REC_PART_BINS; bin++)
-        to->bins[bin] = sum(to->bins[bin], from->bins[bin]);
+    duration_histogram_merge(to->bins, from->bins);
     return 0;
 }
 
@@ -185,6 +185,15 @@ static int add_parts(struct input_place *to, const struct speaker *s)
                 add_part(&to->parts[i], &part) < 0)
                 return -ENOMEM;
     return 0;
+}
+
+static void add_ready(struct input_place *to, const struct speaker *s)
+{
+    uint64_t requests[REC_READY_COUNTS];
+    for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
+        if (slot_is_of(to, slot) && ring_reader_ready(&s->reader, slot, requests))
+            for (int i = 0; i < REC_READY_COUNTS; i++)
+                to->ready[i] = sum(to->ready[i], requests[i]);
 }
 
 static void add_lines(struct input_place *to, const struct speaker *s)
@@ -261,7 +270,7 @@ static int only_loader_with_workers(const struct speaker *s)
 
 static bool has_input(const struct speaker *s, uint32_t slot)
 {
-    return s->header.parts_used[slot] != 0;
+    return s->header.parts_used[slot] != 0 || s->header.ready_used >> slot & 1;
 }
 
 static bool has_any_input(const struct speaker *s)
@@ -325,6 +334,7 @@ static void absorb(struct input_place *p, struct speaker *s)
         s->collector->input_lost++;
         return;
     }
+    add_ready(p, s);
     add_lines(p, s);
 }
 
@@ -338,33 +348,30 @@ void input_end(struct speaker *s)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* How many bins of step_hist go into one, for the i-th place. The middle one stands for them. */
-static int merge_of(size_t i)
+/* How many buckets are written as one, for the i-th place: 3, 12 and 36 % wide. The middle one of
+ * them stands for all. */
+static uint32_t merge_of(size_t i)
 {
-    return i < PLACES_FINE ? 1 : i < PLACES_FINE * 4 ? 5 : 15;
+    return i < PLACES_FINE ? 1 : i < PLACES_FINE * 4 ? 4 : 12;
 }
 
-/* The bin of the table for a bin of the recorder, by its middle. */
-static int table_bin(uint32_t bin, enum leat_part part, int merge)
+static uint32_t merged_bucket(uint32_t bucket, uint32_t merge)
 {
-    uint64_t width = bin < 64 ? 1 : (uint64_t)1 << (bin / 32 - 1);
-    uint64_t middle = rec_bin_ns(bin) + width / 2;
-    if (part == LEAT_PART_READY)
-        return (int)(middle < HIST_MOST ? middle : HIST_MOST - 1);
-    int fine = store_hist_bin(middle);
-    return merge == 1 ? fine : fine / merge * merge + merge / 2;
+    if (merge == 1)
+        return bucket;
+    uint32_t middle = bucket / merge * merge + merge / 2;
+    return middle < DURATION_BUCKETS ? middle : DURATION_BUCKETS - 1;
 }
 
 static void write_hist(struct collector *c, const struct input_place *p, enum leat_part part,
-                       int merge)
+                       uint32_t merge)
 {
-    uint64_t bins[HIST_MOST + 16] = {0};
-    for (uint32_t bin = 0; bin < REC_PART_BINS; bin++)
-        if (p->parts[part].bins[bin]) {
-            uint64_t *to = &bins[table_bin(bin, part, merge)];
-            *to = sum(*to, p->parts[part].bins[bin]);
-        }
-    for (int bin = 0; bin < HIST_MOST + 16; bin++)
+    uint64_t bins[DURATION_BUCKETS] = {0};
+    for (uint32_t bin = 0; bin < DURATION_BUCKETS; bin++) {
+        uint64_t *to = &bins[merged_bucket(bin, merge)];
+        *to = sum(*to, p->parts[part].bins[bin]);
+    }
+    for (int bin = 0; bin < DURATION_BUCKETS; bin++)
         if (bins[bin])
             store_add_input_bin(c->writer, &(struct input_bin_row){
                                                .pid = p->pid,
@@ -374,6 +381,19 @@ static void write_hist(struct collector *c, const struct input_place *p, enum le
                                                .bin = bin,
                                                .n = store_signed(bins[bin]),
                                            });
+}
+
+static void write_ready(struct collector *c, const struct input_place *p)
+{
+    for (int i = 0; i < REC_READY_COUNTS; i++)
+        if (p->ready[i])
+            store_add_input_ready(c->writer, &(struct input_ready_row){
+                                                 .pid = p->pid,
+                                                 .loader = p->loader,
+                                                 .worker = p->worker,
+                                                 .batches = i,
+                                                 .n = store_signed(p->ready[i]),
+                                             });
 }
 
 static void write_parts(struct collector *c, const struct input_place *p)
@@ -425,16 +445,17 @@ static void write_lines(struct collector *c, const struct input_place *p)
 static int with_the_living(struct collector *c, const struct input_place *p,
                            struct input_place *sum_of)
 {
+    memcpy(sum_of->ready, p->ready, sizeof p->ready);
     for (int i = 0; i < LEAT_PARTS_COUNT; i++) {
         struct part_total *to = &sum_of->parts[i];
         const struct part_total *from = &p->parts[i];
         if (!from->bins)
             continue;
         *to = *from;
-        to->bins = mem_alloc_array(REC_PART_BINS, sizeof *to->bins);
+        to->bins = mem_alloc_array(DURATION_BUCKETS, sizeof *to->bins);
         if (!to->bins)
             return -ENOMEM;
-        memcpy(to->bins, from->bins, REC_PART_BINS * sizeof *to->bins);
+        memcpy(to->bins, from->bins, DURATION_BUCKETS * sizeof *to->bins);
     }
     if (p->line_count) {
         if (mem_reserve(&sum_of->lines, &sum_of->line_cap, p->line_count, sizeof *p->lines) < 0)
@@ -452,6 +473,7 @@ static int with_the_living(struct collector *c, const struct input_place *p,
             continue;
         if (add_parts(sum_of, s) < 0)
             return -ENOMEM;
+        add_ready(sum_of, s);
         add_lines(sum_of, s);
     }
     return 0;
@@ -466,6 +488,8 @@ static void write_place(struct collector *c, size_t index, bool last)
     if (with_the_living(c, p, &all) == 0) {
         for (int i = 0; i < LEAT_PARTS_COUNT; i++)
             n = sum(n, all.parts[i].n);
+        for (int i = 0; i < REC_READY_COUNTS; i++)
+            n = sum(n, all.ready[i]);
         for (size_t i = 0; i < all.line_count; i++)
             n = sum(n, all.lines[i].samples);
         if (n != p->seen)
@@ -474,6 +498,7 @@ static void write_place(struct collector *c, size_t index, bool last)
             for (int i = 0; i < LEAT_PARTS_COUNT; i++)
                 if (all.parts[i].bins)
                     write_hist(c, &all, i, merge_of(index));
+            write_ready(c, &all);
             write_lines(c, &all);
             p->written = n;
         }

@@ -510,15 +510,15 @@ void facts_free(struct facts *f)
         for (int p = 0; p < PHASES; p++)
             mem_free(r->phase_ms[p]);
         for (int p = 0; p <= PHASES; p++)
-            mem_free(r->bins[p]);
+            mem_free(r->folded_bins[p]);
     }
     void *const owned[] = {f->run_name,       f->command,      f->started_at,  f->node,
                            f->leat,           f->ended,        f->python,      f->torch,
                            f->ranks,          f->spans,        f->loaders,     f->workers,
                            f->procs,          f->proc_samples, f->sys_samples, f->gpu_samples,
                            f->memory_samples, f->lost,         f->logs_dir,    f->input_parts,
-                           f->input_bins,     f->input_lines,  f->engines,     f->cuda_calls,
-                           f->cuda_lines,     f->gpu_phases};
+                           f->input_bins,     f->input_ready,  f->input_lines, f->engines,
+                           f->cuda_calls,     f->cuda_lines,   f->gpu_phases};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         mem_free(owned[i]);
     mem_free(f);

@@ -23,8 +23,6 @@ struct step_stats { /* distribution of a phase, or of the whole step, over kept 
     double share;                  /* of total kept time */
 };
 
-struct fold_bin; /* below */
-
 struct rank_facts {
     int rank, local_rank;
     int64_t pid;
@@ -48,15 +46,9 @@ struct rank_facts {
     uint32_t signals;                  /* enum leat_signal */
     int inference;                     /* its steps are batches: no optimizer was seen */
     int folded;                        /* some entries stand for several steps */
-    struct fold_bin *bins[PHASES + 1]; /* distribution of the folded steps; the last is the wall */
-    size_t bin_count[PHASES + 1];
+    uint64_t *folded_bins[PHASES + 1]; /* histogram of the folded steps, or NULL; the last: wall */
     struct step_stats
         *stats; /* PHASES + 1 of them, the last for the wall; NULL: not yet computed */
-};
-
-struct fold_bin {
-    double ms; /* middle of the bin */
-    double n;
 };
 
 struct span_fact {
@@ -103,13 +95,18 @@ struct input_part {
     int64_t pid, n;
     int loader, worker; /* loader -1: could not be told */
     enum leat_part part;
-    double total_ms, max_ms, bytes; /* READY: total and max are counts */
+    double total_ms, max_ms, bytes;
 };
 struct input_bin { /* their distribution */
     int64_t pid;
-    int loader, worker, bin;
+    int loader, worker;
+    uint32_t bucket;
     enum leat_part part;
-    double n;
+    int64_t n;
+};
+struct input_ready { /* requests that found so many batches ready */
+    int64_t pid, batches, n;
+    int loader, worker;
 };
 struct input_line { /* where the time goes, by sampling */
     int64_t pid, samples;
@@ -202,7 +199,9 @@ struct facts {
     size_t input_part_count;
     struct input_bin *input_bins; /* the same */
     size_t input_bin_count;
-    struct input_line *input_lines; /* the same, then by id */
+    struct input_ready *input_ready; /* ordered by pid, loader, worker */
+    size_t input_ready_count;
+    struct input_line *input_lines; /* by pid, loader, worker and id */
     size_t input_line_count;
     struct proc_fact *procs;
     size_t proc_count;
@@ -242,7 +241,7 @@ const struct engine_fact *facts_engine(const struct facts *facts, int64_t pid, i
 /* Which rows: of the loader `loader` of process `pid`, and of one worker, of the process itself
  * (FACTS_PROCESS), of all its workers (FACTS_WORKERS) or of both (FACTS_ALL). */
 enum { FACTS_PROCESS = -1, FACTS_WORKERS = -2, FACTS_ALL = -3 };
-struct part_stats { /* of one occurrence, ms (READY: a count); NaN when it never happened */
+struct part_stats { /* of one occurrence, ms; NaN when it never happened */
     double n, total, mean, median, p90, p99, max, bytes;
 };
 /* Returns how many rows it read. */
@@ -251,9 +250,12 @@ size_t facts_part(const struct facts *facts, int64_t pid, int loader, int worker
 /* The quantiles 0.5/n, 1.5/n ...: `n` equally likely values. 0 when there are none. */
 int facts_part_quantiles(const struct facts *facts, int64_t pid, int loader, int worker,
                          enum leat_part part, size_t n, double *ret_values);
-/* Share of the occurrences whose value is 0: for READY, requests that found nothing ready. */
-double facts_part_zero(const struct facts *facts, int64_t pid, int loader, int worker,
-                       enum leat_part part);
+/* Batches that were ready when one was asked for; NaN without a request. */
+struct ready_stats {
+    double requests, mean, median, none_share; /* none_share: requests that found none */
+};
+void facts_ready(const struct facts *facts, int64_t pid, int loader, int worker,
+                 struct ready_stats *ret);
 
 /* A line of code, summed over the workers of a loader. */
 struct line_fact {

@@ -25,10 +25,9 @@ static void fill_part(const struct input_part_row *r, struct input_part *p)
     p->loader = (int)r->loader;
     p->worker = (int)r->worker;
     p->part = part_of(r->part);
-    double unit = p->part == LEAT_PART_READY ? 1 : 1e6;
     p->n = r->n;
-    p->total_ms = facts_real(r->total_ns) / unit;
-    p->max_ms = facts_real(r->max_ns) / unit;
+    p->total_ms = facts_ms(r->total_ns);
+    p->max_ms = facts_ms(r->max_ns);
     p->bytes = facts_real(r->bytes);
 }
 
@@ -38,8 +37,17 @@ static void fill_bin(const struct input_bin_row *r, struct input_bin *b)
     b->loader = (int)r->loader;
     b->worker = (int)r->worker;
     b->part = part_of(r->part);
-    b->bin = (int)r->bin;
-    b->n = facts_real(r->n);
+    b->bucket = facts_bucket(r->bin);
+    b->n = r->n;
+}
+
+static void fill_ready(const struct input_ready_row *from, struct input_ready *r)
+{
+    r->pid = from->pid;
+    r->loader = (int)from->loader;
+    r->worker = (int)from->worker;
+    r->batches = from->batches;
+    r->n = from->n;
 }
 
 static double known_ms(int64_t cell_ns)
@@ -70,6 +78,8 @@ FACTS_LOADER(input_parts, input_part, "ORDER BY pid, loader, worker, part", fill
              input_part_count)
 FACTS_LOADER(input_hist, input_bin, "ORDER BY pid, loader, worker, part, bin", fill_bin, input_bins,
              input_bin_count)
+FACTS_LOADER(input_ready, input_ready, "ORDER BY pid, loader, worker", fill_ready, input_ready,
+             input_ready_count)
 FACTS_LOADER(input_lines, input_line, "ORDER BY pid, loader, worker, id", fill_line, input_lines,
              input_line_count)
 
@@ -78,6 +88,8 @@ int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_e
     int r = load_input_parts(reader, f, err);
     if (r >= 0)
         r = load_input_hist(reader, f, err);
+    if (r >= 0)
+        r = load_input_ready(reader, f, err);
     if (r >= 0)
         r = load_input_lines(reader, f, err);
     return r;
@@ -136,6 +148,12 @@ static struct row_key key_of_bin(const void *item)
     return (struct row_key){b->pid, b->loader, b->worker};
 }
 
+static struct row_key key_of_ready(const void *item)
+{
+    const struct input_ready *r = item;
+    return (struct row_key){r->pid, r->loader, r->worker};
+}
+
 static int is_before(struct row_key a, struct row_key b)
 {
     return a.pid != b.pid         ? a.pid < b.pid
@@ -174,44 +192,26 @@ static int ranges(const struct wanted *w)
     return w->with_unknown && w->loader != -1 ? 2 : 1;
 }
 
-enum { BINS = 2304 }; /* as in the store: ln(2^64) / ln(1.02) = 2240 */
-
-static double bin_value(enum leat_part part, int bin)
-{
-    if (part == LEAT_PART_READY)
-        return bin;
-    return bin <= 0 ? 0 : pow(1.02, bin + 0.5) / 1e6;
-}
-
-static double merge_bins(const struct facts *f, const struct wanted *w, enum leat_part part,
-                         double merged[static BINS])
+/* Returns whether there is any. */
+static int merge_bins(const struct facts *f, const struct wanted *w, enum leat_part part,
+                      uint64_t merged[DURATION_BUCKETS])
 {
     const struct sorted_rows rows = {f->input_bins, f->input_bin_count, sizeof *f->input_bins,
                                      key_of_bin};
-    double total = 0;
-    memset(merged, 0, BINS * sizeof *merged);
+    int any = 0;
+    memset(merged, 0, DURATION_BUCKETS * sizeof *merged);
     for (int k = 0; k < ranges(w); k++) {
         size_t i, to;
         range_of(&rows, w, k ? -1 : w->loader, &i, &to);
         for (; i < to; i++) {
             const struct input_bin *b = &f->input_bins[i];
-            if (b->part != part || !(b->n > 0) || !matches(w, b->pid, b->loader, b->worker))
+            if (b->part != part || b->n <= 0 || !matches(w, b->pid, b->loader, b->worker))
                 continue;
-            merged[b->bin < 0 ? 0 : b->bin < BINS ? b->bin : BINS - 1] += b->n;
-            total += b->n;
+            merged[b->bucket] += (uint64_t)b->n;
+            any = 1;
         }
     }
-    return total;
-}
-
-static double quantile(const double merged[static BINS], double total, enum leat_part part,
-                       double q)
-{
-    double before = 0;
-    for (int bin = 0; bin < BINS; bin++)
-        if ((before += merged[bin]) > 0 && before >= q * total)
-            return bin_value(part, bin);
-    return NAN;
+    return any;
 }
 
 size_t facts_part(const struct facts *f, int64_t pid, int loader, int worker, enum leat_part part,
@@ -222,7 +222,7 @@ size_t facts_part(const struct facts *f, int64_t pid, int loader, int worker, en
     size_t read = 0;
     struct wanted w = want(f, pid, loader, worker);
     struct part_stats s = {0, 0, NAN, NAN, NAN, NAN, NAN, 0};
-    double merged[BINS];
+    uint64_t merged[DURATION_BUCKETS];
     for (int k = 0; k < ranges(&w); k++) {
         size_t i, to;
         range_of(&rows, &w, k ? -1 : w.loader, &i, &to);
@@ -238,11 +238,10 @@ size_t facts_part(const struct facts *f, int64_t pid, int loader, int worker, en
     }
     if (s.n > 0)
         s.mean = s.total / s.n;
-    double total = s.n > 0 ? merge_bins(f, &w, part, merged) : 0;
-    if (total > 0) {
-        s.median = quantile(merged, total, part, 0.5);
-        s.p90 = quantile(merged, total, part, 0.9);
-        s.p99 = quantile(merged, total, part, 0.99);
+    if (s.n > 0 && merge_bins(f, &w, part, merged)) {
+        s.median = duration_histogram_quantile_ns(merged, 0.5) / 1e6;
+        s.p90 = duration_histogram_quantile_ns(merged, 0.9) / 1e6;
+        s.p99 = duration_histogram_quantile_ns(merged, 0.99) / 1e6;
     }
     *ret = s;
     return read;
@@ -252,20 +251,43 @@ int facts_part_quantiles(const struct facts *f, int64_t pid, int loader, int wor
                          enum leat_part part, size_t n, double *ret_values)
 {
     struct wanted w = want(f, pid, loader, worker);
-    double merged[BINS], total = merge_bins(f, &w, part, merged);
-    if (!(total > 0))
+    uint64_t merged[DURATION_BUCKETS];
+    if (!merge_bins(f, &w, part, merged))
         return 0;
     for (size_t i = 0; i < n; i++)
-        ret_values[i] = quantile(merged, total, part, ((double)i + 0.5) / (double)n);
+        ret_values[i] = duration_histogram_quantile_ns(merged, ((double)i + 0.5) / (double)n) / 1e6;
     return 1;
 }
 
-double facts_part_zero(const struct facts *f, int64_t pid, int loader, int worker,
-                       enum leat_part part)
+void facts_ready(const struct facts *f, int64_t pid, int loader, int worker,
+                 struct ready_stats *ret)
 {
+    enum { COUNTS = 256 }; /* what the recorder tells apart */
+    const struct sorted_rows rows = {f->input_ready, f->input_ready_count, sizeof *f->input_ready,
+                                     key_of_ready};
     struct wanted w = want(f, pid, loader, worker);
-    double merged[BINS], total = merge_bins(f, &w, part, merged);
-    return total > 0 ? merged[0] / total : NAN;
+    double requests[COUNTS] = {0}, batches = 0, before = 0;
+    *ret = (struct ready_stats){0, NAN, NAN, NAN};
+    for (int k = 0; k < ranges(&w); k++) {
+        size_t i, to;
+        range_of(&rows, &w, k ? -1 : w.loader, &i, &to);
+        for (; i < to; i++) {
+            const struct input_ready *r = &f->input_ready[i];
+            if (r->n <= 0 || r->batches < 0 || r->batches >= COUNTS ||
+                !matches(&w, r->pid, r->loader, r->worker))
+                continue;
+            requests[r->batches] += (double)r->n;
+            ret->requests += (double)r->n;
+            batches += (double)r->n * (double)r->batches;
+        }
+    }
+    if (!(ret->requests > 0))
+        return;
+    ret->mean = batches / ret->requests;
+    ret->none_share = requests[0] / ret->requests;
+    for (int i = 0; i < COUNTS && isnan(ret->median); i++)
+        if (2 * (before += requests[i]) >= ret->requests)
+            ret->median = i;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "facts.h"
 
+#include "base/duration_histogram.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -47,7 +48,13 @@ static inline double facts_ms(int64_t cell_ns)
 /* Text is foreign (commands, exceptions): it is cut to the size of its array. */
 #define FACTS_TEXT(cell, array) snprintf(array, sizeof(array), "%s", (cell) ? (cell) : "")
 
-/* Reads input_parts, input_hist and input_lines. */
+/* The bucket of a row, which may hold any number. */
+static inline uint32_t facts_bucket(int64_t cell)
+{
+    return cell < 0 ? 0 : cell < DURATION_BUCKETS ? (uint32_t)cell : DURATION_BUCKETS - 1;
+}
+
+/* Reads input_parts, input_hist, input_ready and input_lines. */
 int facts_load_input(struct store_reader *reader, struct facts *facts, struct leat_err *err);
 
 /* Reads steps, step_folds and step_hist into facts->ranks, leaves warm-up and compile steps out,

@@ -303,10 +303,8 @@ static int load_rows(struct store_reader *reader, struct facts *f, struct leat_e
 
 /* ---- what belongs to a rank beside its steps ----------------------------------------------- */
 
-/* Bins are 2 % wide: bin b holds times from 1.02^b to 1.02^(b+1) ns; its middle stands for it. */
 static int load_bins(struct store_reader *reader, struct rank_facts *r, struct leat_err *err)
 {
-    size_t capacity[PHASES + 1] = {0};
     char tail[64];
     struct store_cursor rows;
     struct step_bin_row row;
@@ -316,13 +314,13 @@ static int load_bins(struct store_reader *reader, struct rank_facts *r, struct l
         int p = 0;
         while (p < PHASES && (!row.phase || strcmp(row.phase, leat_phase_names[p]) != 0))
             p++;
-        if (p == PHASES && (!row.phase || strcmp(row.phase, "wall") != 0))
+        if ((p == PHASES && (!row.phase || strcmp(row.phase, "wall") != 0)) || row.n < 0)
             continue;
-        more = mem_reserve(&r->bins[p], &capacity[p], r->bin_count[p] + 1, sizeof *r->bins[p]);
-        if (more == 0)
-            r->bins[p][r->bin_count[p]++] =
-                (struct fold_bin){.ms = row.bin <= 0 ? 0 : pow(1.02, (double)row.bin + 0.5) / 1e6,
-                                  .n = (double)row.n};
+        if (!r->folded_bins[p] &&
+            !(r->folded_bins[p] = mem_alloc_array(DURATION_BUCKETS, sizeof(uint64_t))))
+            more = -ENOMEM;
+        else
+            r->folded_bins[p][facts_bucket(row.bin)] += (uint64_t)row.n;
     }
     store_cursor_done(&rows);
     return more;

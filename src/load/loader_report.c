@@ -76,7 +76,7 @@ void report_batch(const struct leat_loader *l, const struct slot *slot, int read
     if (l->options.recorder_loader <= 0)
         return;
     recorder->part(recorder_id(l), LEAT_PART_FETCH, slot->read_ns, l->layout.bytes);
-    recorder->part(recorder_id(l), LEAT_PART_READY, (uint64_t)ready, 0);
+    recorder->ready(recorder_id(l), (uint64_t)ready);
 }
 
 static void tell_engine(const struct leat_loader *l)

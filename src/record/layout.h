@@ -32,11 +32,13 @@
 
 #include "leat/recorder.h"
 
+#include "base/duration_histogram.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
 #define REC_MAGIC   0x314345525441454cull /* "LEATREC1", little endian */
-#define REC_VERSION 10u
+#define REC_VERSION 11u
 
 enum {
     REC_HEADER_BYTES = 4096,
@@ -48,8 +50,8 @@ enum {
     /* 32768 x 32 bytes = 1 MiB a thread. leat drains every 100 ms, so a thread may write 320 000
      * records a second before any is lost; the fastest loop seen writes some 100 000. */
     REC_RING_RECORDS = 32768,
-    REC_PART_LOADERS = 16, /* the last is shared by the 16th loader and all later ones */
-    REC_PART_BINS = 1312,  /* rec_bin of 2^45 - 1 ns, nine hours, is the last */
+    REC_PART_LOADERS = 16,  /* the last is shared by the 16th loader and all later ones */
+    REC_READY_COUNTS = 256, /* the last also counts requests that found more */
     REC_LINES = 512,
     REC_CUDA_LINES = 256,
     REC_FILE_BYTES = 152,
@@ -58,25 +60,14 @@ enum {
     REC_ORDER_BYTES = 16
 };
 
-/* The bin of a duration: exact below 32, then 32 bins to each power of two (3 % wide). */
-static inline uint32_t rec_bin(uint64_t ns)
-{
-    if (ns < 32)
-        return (uint32_t)ns;
-    uint32_t power = 63u - (uint32_t)__builtin_clzll(ns);
-    uint32_t bin = (power - 4) * 32 + (uint32_t)(ns >> (power - 5) & 31);
-    return bin < REC_PART_BINS ? bin : REC_PART_BINS - 1;
-}
-
-/* The least duration of a bin. */
-static inline uint64_t rec_bin_ns(uint32_t bin)
-{
-    return bin < 32 ? bin : (uint64_t)(32 + bin % 32) << (bin / 32 - 1);
-}
-
 struct rec_part { /* added to by any thread; `n` last, so the bins never hold less than it says */
     _Atomic uint64_t n, total_ns, max_ns, bytes;
-    _Atomic uint64_t bins[REC_PART_BINS];
+    _Atomic uint64_t bins[DURATION_BUCKETS];
+};
+
+/* Requests for a batch, by how many batches were ready: added to by any thread. */
+struct rec_ready {
+    _Atomic uint64_t requests[REC_READY_COUNTS];
 };
 
 struct rec_line { /* what names it is set before lines_used counts it, and never changes */
@@ -155,6 +146,7 @@ struct rec_header {
     /* Cut strings, always NUL-terminated by the reader's copy. */
     char python[16], torch[32], exception[256], missing[256], devices[512];
     _Atomic uint32_t cuda_lines_used; /* by the process */
+    _Atomic uint32_t ready_used;      /* bit of each loader whose requests were counted */
 };
 
 struct rec_ring {
@@ -185,6 +177,7 @@ struct rec_area {
     struct rec_cuda cuda;
     struct rec_clock clock[LEAT_CLOCK_PHASES_COUNT];
     struct rec_cuda_line cuda_lines[REC_CUDA_LINES];
+    struct rec_ready ready[REC_PART_LOADERS];
 };
 
 _Static_assert(sizeof(struct rec) == 32, "a record is half a cache line");

@@ -387,7 +387,7 @@ static void add_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, 
     struct rec_part *p = &a->parts[loader][part];
     uint64_t total = 0, longest = 0;
     for (size_t i = 0; i < count; i++) {
-        atomic_fetch_add_explicit(&p->bins[rec_bin(ns[i])], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&p->bins[duration_bucket_of(ns[i])], 1, memory_order_relaxed);
         total += ns[i];
         longest = ns[i] > longest ? ns[i] : longest;
     }
@@ -414,6 +414,19 @@ void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t
 {
     if (count > 0)
         add_parts(loader, part, ns, count, 0);
+}
+
+void leat_ready(uint32_t loader, uint64_t batches)
+{
+    struct rec_area *a = live_area();
+    if (!a || atomic_load_explicit(&a->header.stop, memory_order_relaxed))
+        return;
+    loader = loader < REC_PART_LOADERS ? loader : REC_PART_LOADERS - 1;
+    batches = batches < REC_READY_COUNTS ? batches : REC_READY_COUNTS - 1;
+    atomic_fetch_add_explicit(&a->ready[loader].requests[batches], 1, memory_order_relaxed);
+    uint32_t bit = 1u << loader;
+    if (!(atomic_load_explicit(&a->header.ready_used, memory_order_relaxed) & bit))
+        atomic_fetch_or(&a->header.ready_used, bit);
 }
 
 static struct rec_engine *engine_of(struct rec_area *a, uint32_t loader)
@@ -669,5 +682,6 @@ void leat_recorder_fact(const char *key, const char *value)
 
 const struct leat_recorder_calls leat_recorder_calls = {.recording = leat_recording,
                                                         .part = leat_part,
+                                                        .ready = leat_ready,
                                                         .engine = leat_recorder_engine,
                                                         .stages = leat_recorder_stages};

@@ -14,6 +14,7 @@
 struct leat_recorder_calls {
     int (*recording)(void);
     void (*part)(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
+    void (*ready)(uint32_t loader, uint64_t batches);
     void (*engine)(uint32_t loader, const struct leat_engine_info *info);
     void (*stages)(uint32_t loader, const struct leat_stages *more);
 };

@@ -109,8 +109,20 @@ int ring_reader_part(const struct ring_reader *reader, uint32_t loader, uint32_t
     ret_part->total_ns = atomic_load_explicit(&p->total_ns, memory_order_relaxed);
     ret_part->max_ns = atomic_load_explicit(&p->max_ns, memory_order_relaxed);
     ret_part->bytes = atomic_load_explicit(&p->bytes, memory_order_relaxed);
-    for (uint32_t bin = 0; bin < REC_PART_BINS; bin++)
+    for (uint32_t bin = 0; bin < DURATION_BUCKETS; bin++)
         ret_part->bins[bin] = atomic_load_explicit(&p->bins[bin], memory_order_relaxed);
+    return 1;
+}
+
+int ring_reader_ready(const struct ring_reader *reader, uint32_t loader,
+                      uint64_t ret_requests[REC_READY_COUNTS])
+{
+    if (loader >= REC_PART_LOADERS ||
+        !(atomic_load(&reader->area->header.ready_used) >> loader & 1))
+        return 0;
+    for (uint32_t i = 0; i < REC_READY_COUNTS; i++)
+        ret_requests[i] =
+            atomic_load_explicit(&reader->area->ready[loader].requests[i], memory_order_relaxed);
     return 1;
 }
 

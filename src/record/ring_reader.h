@@ -35,10 +35,15 @@ int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
  * happened. While the process lives the numbers may be an occurrence apart from each other. */
 struct ring_part {
     uint64_t n, total_ns, max_ns, bytes;
-    uint64_t bins[REC_PART_BINS];
+    uint64_t bins[DURATION_BUCKETS];
 };
 int ring_reader_part(const struct ring_reader *reader, uint32_t loader, uint32_t part,
                      struct ring_part *ret_part);
+
+/* How many requests for a batch found 0, 1, ... batches ready, for the recording process's own
+ * number of the loader. False when there was none. */
+int ring_reader_ready(const struct ring_reader *reader, uint32_t loader,
+                      uint64_t ret_requests[REC_READY_COUNTS]);
 
 /* A line of code with the time it stands for. `below` is the id of an earlier line, or -1, so
  * whoever goes through them in order has seen it. False when the index is out of the used range, or

@@ -248,13 +248,13 @@ static json_t *hand_over_part(const struct owner *o)
 
 static json_t *ready_part(const struct owner *o)
 {
-    struct part_stats s = stats_of(o, LEAT_PART_READY);
-    if (!(s.n > 0))
+    struct ready_stats s;
+    facts_ready(o->facts, o->pid, o->loader, o->worker, &s);
+    if (!(s.requests > 0))
         return json_null();
-    double none = facts_part_zero(o->facts, o->pid, o->loader, o->worker, LEAT_PART_READY);
-    return json_pack("{so so so so}", "requests", json_integer((json_int_t)s.n), "mean",
+    return json_pack("{so so so so}", "requests", json_integer((json_int_t)s.requests), "mean",
                      json_number_or_null(s.mean), "median", json_number_or_null(s.median),
-                     "none_share", json_number_or_null(none));
+                     "none_share", json_number_or_null(s.none_share));
 }
 
 static json_t *lines_part(const struct line_fact *lines, size_t n)

@@ -53,9 +53,6 @@ int store_set_metaf(struct store_writer *w, const char *key, const char *fmt, ..
  * steps of the rank are removed: a histogram cannot give back a part. */
 int store_drop_steps(struct store_writer *w, int rank, int64_t first);
 
-/* The bin of step_hist and input_hist for a duration. */
-int store_hist_bin(uint64_t ns);
-
 /* Commits, closes and frees; NULL is allowed for `w` and `note`. `note` gets the sentence to show
  * to the user when rows were lost, or ""; a negative code: the database is not usable. */
 int store_writer_close(struct store_writer *w, struct leat_err *note);

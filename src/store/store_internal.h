@@ -9,6 +9,7 @@
 #ifndef LEAT_STORE_STORE_INTERNAL_H
 #define LEAT_STORE_STORE_INTERNAL_H
 
+#include "base/duration_histogram.h"
 #include "base/str.h"
 #include "store/store.h"
 
@@ -54,7 +55,7 @@ enum {
     SQL_COUNT
 };
 
-enum { HIST_BINS = 2304, HIST_KINDS = PHASES + 1 }; /* ln(2^64) / ln(1.02) = 2240 */
+enum { HIST_KINDS = PHASES + 1 };
 
 struct store_writer {
     sqlite3 *db;
@@ -78,7 +79,7 @@ struct store_writer {
     int64_t table_rows_before[STORE_TABLES];
 
     /* Scratch of one fold, in the writer because it is too large for a stack. */
-    uint32_t hist[HIST_KINDS][HIST_BINS];
+    uint32_t hist[HIST_KINDS][DURATION_BUCKETS];
 };
 
 struct store_reader {

@@ -102,11 +102,3 @@ char *sql_uri(const char *path, const char *parameters)
     sprintf(out, "?%s", parameters);
     return uri;
 }
-
-int store_hist_bin(uint64_t ns)
-{
-    if (ns < 2)
-        return 0;
-    int bin = (int)floor(log((double)ns) / log(1.02));
-    return bin < HIST_BINS ? bin : HIST_BINS - 1;
-}

@@ -116,7 +116,7 @@ static void interval_add(struct store_writer *w, struct step_fold_row *v, struct
             continue;
         sums[i] = sums[i] == STORE_NULL ? add[i] : sums[i] + add[i];
         if (i < HIST_KINDS)
-            w->hist[i][store_hist_bin((uint64_t)add[i])]++;
+            w->hist[i][duration_bucket_of((uint64_t)add[i])]++;
     }
     memcpy(SUMS_OF(step_fold_row, v), sums, sizeof sums);
 }
@@ -172,7 +172,7 @@ static int hist_write(struct store_writer *w, int32_t rank)
     sqlite3_stmt *s = w->sql[SQL_HIST_WRITE];
     for (int kind = 0; kind < HIST_KINDS && rc == SQLITE_OK; kind++) {
         const char *phase = kind ? leat_phase_names[kind - 1] : "wall";
-        for (int bin = 0; bin < HIST_BINS && rc == SQLITE_OK; bin++) {
+        for (int bin = 0; bin < DURATION_BUCKETS && rc == SQLITE_OK; bin++) {
             if (!w->hist[kind][bin])
                 continue;
             sqlite3_bind_int64(s, 1, rank);

@@ -30,9 +30,10 @@ static const struct thin tables[STORE_TABLES] = {
     [STORE_cuda_lines] = {.eighths = 1,                 .order = "ns"                             },
     [STORE_input_parts] = {.eighths = 1,                 .order = "total_ns"},
     [STORE_input_hist] = {.eighths = 16,                 .order = "n"},
+    [STORE_input_ready] = {.eighths = 8,                 .order = "n"                            },
  /* A user's line has at least the time of those it calls, and is deleted after them. */
-    [STORE_input_lines] = {.eighths = 4,                 .order = "ns, below IS NULL"                            },
-    [STORE_lost] = {.eighths = 1,                 .order = "n"                             },
+    [STORE_input_lines] = {.eighths = 4,                 .order = "ns, below IS NULL"                             },
+    [STORE_lost] = {.eighths = 1,                 .order = "n" },
 };
 
 static int64_t most_rows(const struct store_writer *w, int i)

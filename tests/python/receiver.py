@@ -26,7 +26,7 @@ LOADERS = NAMES + 256 * 64
 RINGS = LOADERS + 64 * 320
 RING_BYTES = 128 + RING_RECORDS * 32
 PARTS = RINGS + 16 * RING_BYTES
-PART_NAMES = "sample fetch collate pickle unpickle pin idle ready".split()
+PART_NAMES = "sample fetch collate pickle unpickle pin idle".split()
 PART_LOADERS = 16
 PART_BINS = 1312
 PART_BYTES = 32 + 8 * PART_BINS
@@ -35,7 +35,11 @@ LINE_BYTES = 256
 ENGINES = LINES + 512 * LINE_BYTES
 ENGINE_BYTES = 216
 CUDA = ENGINES + 64 * ENGINE_BYTES
-AREA_BYTES = CUDA + 3 * 18 * 24
+CLOCK = CUDA + 3 * 18 * 24
+CUDA_LINES = CLOCK + 10 * 32
+READY = CUDA_LINES + 256 * 240
+READY_COUNTS = 256
+AREA_BYTES = READY + PART_LOADERS * READY_COUNTS * 8
 STOP = 120  # offset of rec_header.stop
 ENGINES_USED = 124
 
@@ -83,7 +87,7 @@ class Process:
         role, signals, worker, rank, local, world = self._unpack("IIiiii", 32)
         names, loaders, rings, closed, threads_lost, cost = self._unpack("IIIIQQ", 56)
         worker_loader, lines, lines_lost, _, stop, _ = self._unpack("iIQ16sII", 88)
-        assert magic == MAGIC and version == 10
+        assert magic == MAGIC and version == 11
         texts = self._unpack("16s32s256s256s512s", 132)
         keys = ("python", "torch", "exception", "missing", "devices")
         return {
@@ -178,6 +182,12 @@ class Process:
         assert sum(bins.values()) == n
         return Part(n, total, most, size, bins)
 
+    def ready(self, loader=0):
+        """{batches that were ready: requests}"""
+        place = READY + loader * READY_COUNTS * 8
+        counts = self._unpack(f"{READY_COUNTS}Q", place)
+        return {batches: n for batches, n in enumerate(counts) if n}
+
     def parts(self):
         """{(loader, name): Part} of all that were added to."""
         found = {}
@@ -229,7 +239,7 @@ class Receiver:
                 if not fds:  # it died before it spoke
                     continue
                 magic, version, pid = struct.unpack("<QIi", data)
-                assert magic == MAGIC and version == 10
+                assert magic == MAGIC and version == 11
                 process = Process(fds[0], pid)
                 self.processes.append(process)
                 if self.on_hello:

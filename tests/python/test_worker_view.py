@@ -87,11 +87,12 @@ if __name__ == "__main__":
     assert found["idle"][0] == 8 - 2  # before its first batch a worker has not been idle yet
     assert set(found) == {"sample", "fetch", "collate", "pickle", "idle"}
     main = parts([run.main], 1)
-    assert main["unpickle"][0] == main["ready"][0] == 8 and set(main) == {"unpickle", "ready"}
+    assert main["unpickle"][0] == 8 and set(main) == {"unpickle"}
     sent = sum(p.part("pickle", 1).bytes for p in workers)
     # Tensors go by shared memory: what is left is some hundred bytes a batch.
     assert sent == run.main.part("unpickle", 1).bytes and 8 * 100 < sent < 8 * 2000
-    assert run.main.part("ready", 1).max_ns <= 4
+    ready = run.main.ready(1)
+    assert sum(ready.values()) == 8 and max(ready) <= 4
 
 
 @pytest.mark.alone
@@ -127,9 +128,9 @@ for batch in loader:
     time.sleep(0.05)
 """
     )
-    ready = run.main.part("ready")
-    assert ready.n == 12 and ready.max_ns <= 2 * 2
-    assert ready.bins.get(4, 0) + ready.bins.get(3, 0) >= 6
+    ready = run.main.ready()
+    assert sum(ready.values()) == 12 and max(ready) <= 2 * 2
+    assert ready.get(4, 0) + ready.get(3, 0) >= 6
     found = parts(run.workers)
     # Each makes every second batch, and four are asked for ahead.
     assert found["idle"][0] == 12 - 2 and 50 * 6 < found["idle"][0] * found["idle"][1] < 2000

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/duration_histogram.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -83,6 +84,22 @@ static void quantiles_match_their_definition(void **state)
     for (int k = 0; k < 1000; k++)
         same[k] = 5;
     assert_true(stats_quantile(same, 1000, 0.9) == 5);
+}
+
+static void histograms_give_quantiles(void **state)
+{
+    uint64_t counts[DURATION_BUCKETS] = {0}, more[DURATION_BUCKETS] = {0};
+    assert_true(isnan(duration_histogram_quantile_ns(counts, 0.5)));
+    counts[duration_bucket_of(7)] = 3;
+    more[duration_bucket_of(1000000)] = 1;
+    more[duration_bucket_of(7)] = UINT64_MAX;
+    duration_histogram_merge(counts, more);
+    assert_true(counts[7] == UINT64_MAX);
+    counts[7] = 3;
+    assert_true(duration_histogram_quantile_ns(counts, 0) == 7);
+    assert_true(duration_histogram_quantile_ns(counts, 0.75) == 7);
+    double last = duration_histogram_quantile_ns(counts, 0.76);
+    assert_true(fabs(last - 1e6) <= 0.016 * 1e6);
 }
 
 static void slope_is_robust(void **state)
@@ -202,6 +219,7 @@ int main(void)
         cmocka_unit_test(numbers_are_whole_or_nothing),
         cmocka_unit_test(strings_grow_and_remember_failure),
         cmocka_unit_test(quantiles_match_their_definition),
+        cmocka_unit_test(histograms_give_quantiles),
         cmocka_unit_test(slope_is_robust),
         cmocka_unit_test(files_are_whole_or_untouched),
         cmocka_unit_test(json_of_any_shape_is_safe),

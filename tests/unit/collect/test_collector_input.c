@@ -5,8 +5,6 @@
 
 #include "record/ring_reader.h"
 
-#include <math.h>
-
 /* ---- what the processes do ------------------------------------------------------------------ */
 
 static uint32_t make_loader(int workers)
@@ -76,9 +74,11 @@ static void two_workers(void)
     fork_worker(0, (int)loader, make_19_samples);
     fork_worker(1, (int)loader, make_5_samples);
     record_parts(loader, LEAT_PART_UNPICKLE, 13, 90, 23);
-    record_parts(loader, LEAT_PART_READY, 11, 3, 0);
-    record_parts(loader, LEAT_PART_READY, 2, 0, 0);
-    record_parts(loader, LEAT_PART_READY, 1, 70, 0);
+    for (int i = 0; i < 11; i++)
+        leat_ready(loader, 3);
+    leat_ready(loader, 0);
+    leat_ready(loader, 0);
+    leat_ready(loader, 700);
 }
 
 static void test_parts(void **state)
@@ -86,7 +86,7 @@ static void test_parts(void **state)
     begin(getpid());
     pid_t pid = run(two_workers);
     finish();
-    assert_int_equal(ask("SELECT count(*) FROM input_parts"), 5);
+    assert_int_equal(ask("SELECT count(*) FROM input_parts"), 4);
     assert_int_equal(ask("SELECT min(pid) FROM input_parts"), pid);
     assert_int_equal(ask("SELECT max(pid) FROM input_parts"), pid);
     assert_int_equal(ask("SELECT min(loader) + max(loader) FROM input_parts"), 2);
@@ -105,8 +105,6 @@ static void test_parts(void **state)
     assert_int_equal(ask("SELECT count(*) FROM lost"), 0);
 }
 
-/* A duration stands in the bin of step_hist that holds it, or in the next: the recorder's bins are
- * 1.6 to 3.1 % wide, those of the table 2 %. */
 static void test_hist(void **state)
 {
     char sql[256];
@@ -117,19 +115,15 @@ static void test_hist(void **state)
                          "input_hist AS h WHERE h.pid=p.pid AND h.loader=p.loader AND "
                          "h.worker=p.worker AND h.part=p.part)"),
                      0);
-    snprintf(sql, sizeof sql,
-             "SELECT n FROM input_hist WHERE part='sample' AND worker=0 AND abs(bin-%d)<=1",
-             (int)(log(3000000) / log(1.02)));
+    const char *one = "SELECT n FROM input_hist WHERE part='sample' AND worker=0 AND bin=%d";
+    snprintf(sql, sizeof sql, one, (int)duration_bucket_of(3000000));
     assert_int_equal(ask(sql), 2);
-    snprintf(sql, sizeof sql,
-             "SELECT n FROM input_hist WHERE part='sample' AND worker=0 AND abs(bin-%d)<=1",
-             (int)(log(1000) / log(1.02)));
+    snprintf(sql, sizeof sql, one, (int)duration_bucket_of(1000));
     assert_int_equal(ask(sql), 17);
-    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE part='ready'"), 3);
-    assert_int_equal(ask("SELECT n FROM input_hist WHERE part='ready' AND bin=3"), 11);
-    assert_int_equal(ask("SELECT n FROM input_hist WHERE part='ready' AND bin=0"), 2);
-    /* 70 and 71 share a bin of the recorder */
-    assert_int_equal(ask("SELECT n FROM input_hist WHERE part='ready' AND bin=71"), 1);
+    assert_int_equal(ask("SELECT count(*) FROM input_ready WHERE worker=-1 AND loader=1"), 3);
+    assert_int_equal(ask("SELECT n FROM input_ready WHERE batches=3"), 11);
+    assert_int_equal(ask("SELECT n FROM input_ready WHERE batches=0"), 2);
+    assert_int_equal(ask("SELECT n FROM input_ready WHERE batches=255"), 1);
 }
 
 /* Without workers the process does it all itself, for several loaders. */
@@ -418,8 +412,8 @@ enum { WORKERS = 1031 };
 
 static void one_of_each(void)
 {
-    record_parts(0, LEAT_PART_SAMPLE, 1, 1000, 0); /* bins 348 and 346 of the table */
-    record_parts(0, LEAT_PART_SAMPLE, 1, 950, 0);
+    record_parts(0, LEAT_PART_SAMPLE, 1, 1000, 0); /* buckets 190 and 188 */
+    record_parts(0, LEAT_PART_SAMPLE, 1, 960, 0);
     for (int i = 0; i < 67; i++)
         record_line(LEAT_PART_SAMPLE, -1, "data.py", i + 1, "f", 1);
 }
@@ -442,10 +436,11 @@ static void test_many_workers(void **state)
     finish();
     assert_int_equal(ask("SELECT count(*) FROM input_parts"), 1024);
     assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 2048);
-    /* The first 64 have all bins; of the others five or fifteen are one. */
-    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin IN (346, 348)"), 2 * 64);
-    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 347 AND n = 2"), 192);
-    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 352 AND n = 2"), 768);
+    /* The first 64 have all buckets; of the others 4 or 12 are one. */
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin IN (188, 190) AND n = 1"),
+                     2 * 64);
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 190 AND n = 2"), 192);
+    assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 186 AND n = 2"), 768);
     assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'processes whose input%'"),
                      WORKERS - 1024);
     assert_int_equal(ask("SELECT max(n) FROM (SELECT count(*) AS n FROM input_lines GROUP BY "

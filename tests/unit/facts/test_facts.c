@@ -188,7 +188,7 @@ static void test_folded_steps(void **state)
                      " sum(input_ns), NULL, sum(forward_ns), sum(backward_ns), sum(optimizer_ns),"
                      " NULL, sum(other_ns), sum(samples), sum(micro_steps), sum(records), 0"
                      " FROM steps WHERE id BETWEEN 100 AND 149;"
-                     "INSERT INTO step_hist VALUES (0, 'wall', 813, 50);"
+                     "INSERT INTO step_hist VALUES (0, 'wall', 613, 50);"
                      "DELETE FROM steps WHERE id BETWEEN 100 AND 149",
                      NULL, NULL, NULL),
         SQLITE_OK);

@@ -30,7 +30,7 @@ static void near(double value, double expected, double ratio)
 
 #define META "INSERT INTO meta VALUES ('schema', '" STORE_SCHEMA "');"
 
-/* Bin 697 begins at 1.02^697 ns, 0.989 ms; 732 at 1.978 ms; 813 at 9.84 ms. */
+/* Bin 508 begins at 0.983 ms, 540 at 1.966 ms, 613 at 9.70 ms. */
 static void test_quantiles_merge_workers(void **state)
 {
     struct facts *f = load(META "INSERT INTO input_parts VALUES"
@@ -39,9 +39,9 @@ static void test_quantiles_merge_workers(void **state)
                                 " (7, 0, -2, 'sample', 2, 20000000, 10000000, 0)," /* numberless */
                                 " (7, 0, -1, 'unpickle', 4, 8000000, 3000000, 4096),"
                                 " (7, 1, 0, 'sample', 50, 50000000000, 1000000000, 0);"
-                                "INSERT INTO input_hist VALUES (7, 0, 0, 'sample', 697, 60),"
-                                " (7, 0, 0, 'sample', 732, 30), (7, 0, 1, 'sample', 813, 10),"
-                                " (7, 1, 0, 'sample', 1000, 50);");
+                                "INSERT INTO input_hist VALUES (7, 0, 0, 'sample', 508, 60),"
+                                " (7, 0, 0, 'sample', 540, 30), (7, 0, 1, 'sample', 613, 10),"
+                                " (7, 1, 0, 'sample', 783, 50);");
     struct part_stats s;
     facts_part(f, 7, 0, FACTS_WORKERS, LEAT_PART_SAMPLE, &s);
     near(s.n, 100, 0);
@@ -69,19 +69,19 @@ static void test_quantiles_merge_workers(void **state)
     facts_free(f);
 }
 
-/* READY counts: bins are the counts themselves. */
-static void test_ready_is_a_count(void **state)
+static void test_ready_batches(void **state)
 {
-    struct facts *f = load(META "INSERT INTO input_parts VALUES (7, 0, -1, 'ready', 100, 80, 4, 0);"
-                                "INSERT INTO input_hist VALUES (7, 0, -1, 'ready', 0, 60),"
-                                " (7, 0, -1, 'ready', 2, 40);");
-    struct part_stats s;
-    facts_part(f, 7, 0, FACTS_PROCESS, LEAT_PART_READY, &s);
-    near(s.mean, 0.8, 1e-9);
-    near(s.p90, 2, 1e-9);
+    struct facts *f =
+        load(META "INSERT INTO input_ready VALUES (7, 0, -1, 0, 60), (7, 0, -1, 2, 30),"
+                  " (7, 0, -1, 4, 10), (7, 0, -1, 9, -5), (8, 0, -1, 1, 1000);");
+    struct ready_stats s;
+    facts_ready(f, 7, 0, FACTS_PROCESS, &s);
+    near(s.requests, 100, 0);
+    near(s.mean, 1.0, 1e-9);
     assert_true(s.median == 0);
-    near(facts_part_zero(f, 7, 0, FACTS_PROCESS, LEAT_PART_READY), 0.6, 1e-9);
-    assert_true(isnan(facts_part_zero(f, 7, 1, FACTS_PROCESS, LEAT_PART_READY)));
+    near(s.none_share, 0.6, 1e-9);
+    facts_ready(f, 7, 1, FACTS_PROCESS, &s);
+    assert_true(s.requests == 0 && isnan(s.mean) && isnan(s.median) && isnan(s.none_share));
     facts_free(f);
 }
 
@@ -157,7 +157,7 @@ int main(void)
     snprintf(db_path, sizeof db_path, "/tmp/leat-facts-input-%d.db", (int)getpid());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quantiles_merge_workers),
-        cmocka_unit_test(test_ready_is_a_count),
+        cmocka_unit_test(test_ready_batches),
         cmocka_unit_test(test_unknown_loader),
         cmocka_unit_test(test_lines_over_workers),
         cmocka_unit_test(test_foreign_rows),

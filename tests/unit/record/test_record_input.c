@@ -16,7 +16,7 @@ static void read_child(void (*work)(void))
 static uint64_t sum_of_bins(const struct ring_part *part)
 {
     uint64_t n = 0;
-    for (int bin = 0; bin < REC_PART_BINS; bin++)
+    for (int bin = 0; bin < DURATION_BUCKETS; bin++)
         n += part->bins[bin];
     return n;
 }
@@ -26,21 +26,21 @@ static uint64_t sum_of_bins(const struct ring_part *part)
 /* Each bin begins where the one before ends, and is never wider than 1/32 of what it holds. */
 static void bins_touch_and_are_narrow(void **state)
 {
-    for (uint32_t bin = 0; bin < REC_PART_BINS; bin++) {
-        uint64_t low = rec_bin_ns(bin);
-        assert_int_equal(rec_bin(low), bin);
+    for (uint32_t bin = 0; bin < DURATION_BUCKETS; bin++) {
+        uint64_t low = duration_bucket_low_ns(bin);
+        assert_int_equal(duration_bucket_of(low), bin);
         if (bin > 0)
-            assert_int_equal(rec_bin(low - 1), bin - 1);
-        if (bin + 1 < REC_PART_BINS)
-            assert_true(rec_bin_ns(bin + 1) - low <= (low < 64 ? 1 : low / 32));
+            assert_int_equal(duration_bucket_of(low - 1), bin - 1);
+        if (bin + 1 < DURATION_BUCKETS)
+            assert_true(duration_bucket_low_ns(bin + 1) - low <= (low < 64 ? 1 : low / 32));
     }
-    assert_int_equal(rec_bin((1ull << 45) - 1), REC_PART_BINS - 1);
-    assert_int_equal(rec_bin(1ull << 45), REC_PART_BINS - 1);
-    assert_int_equal(rec_bin(UINT64_MAX), REC_PART_BINS - 1);
-    assert_int_equal(rec_bin(63), 63);
-    assert_int_equal(rec_bin(64), 64);
-    assert_int_equal(rec_bin(65), 64);
-    assert_int_equal(rec_bin(66), 65);
+    assert_int_equal(duration_bucket_of((1ull << 45) - 1), DURATION_BUCKETS - 1);
+    assert_int_equal(duration_bucket_of(1ull << 45), DURATION_BUCKETS - 1);
+    assert_int_equal(duration_bucket_of(UINT64_MAX), DURATION_BUCKETS - 1);
+    assert_int_equal(duration_bucket_of(63), 63);
+    assert_int_equal(duration_bucket_of(64), 64);
+    assert_int_equal(duration_bucket_of(65), 64);
+    assert_int_equal(duration_bucket_of(66), 65);
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -52,7 +52,11 @@ static void add_parts(void)
         leat_part(2, LEAT_PART_PICKLE, 1000, 11);
     leat_part(2, LEAT_PART_PICKLE, 0, 0);
     leat_part(2, LEAT_PART_PICKLE, UINT64_MAX / 2, 1);
-    leat_part(REC_PART_LOADERS + 5, LEAT_PART_READY, 3, 0);
+    leat_part(REC_PART_LOADERS + 5, LEAT_PART_IDLE, 3, 0);
+    leat_ready(2, 0);
+    leat_ready(2, 4);
+    leat_ready(2, 4);
+    leat_ready(REC_PART_LOADERS + 5, UINT64_MAX);
     leat_part(0, (enum leat_part)LEAT_PARTS_COUNT, 3, 0); /* no such part */
     leat_part(0, (enum leat_part) - 1, 3, 0);
 }
@@ -66,13 +70,21 @@ static void parts_are_added_up(void **state)
     assert_int_equal(part.total_ns, 7000 + UINT64_MAX / 2);
     assert_int_equal(part.max_ns, UINT64_MAX / 2);
     assert_int_equal(part.bytes, 78);
-    assert_int_equal(part.bins[rec_bin(1000)], 7);
+    assert_int_equal(part.bins[duration_bucket_of(1000)], 7);
     assert_int_equal(part.bins[0], 1);
-    assert_int_equal(part.bins[REC_PART_BINS - 1], 1);
+    assert_int_equal(part.bins[DURATION_BUCKETS - 1], 1);
     assert_int_equal(sum_of_bins(&part), 9);
     /* Later loaders share the last slot. */
-    assert_int_equal(ring_reader_part(&reader, REC_PART_LOADERS - 1, LEAT_PART_READY, &part), 1);
+    assert_int_equal(ring_reader_part(&reader, REC_PART_LOADERS - 1, LEAT_PART_IDLE, &part), 1);
     assert_int_equal(part.bins[3], 1);
+    uint64_t requests[REC_READY_COUNTS];
+    assert_int_equal(ring_reader_ready(&reader, 2, requests), 1);
+    assert_int_equal(requests[0], 1);
+    assert_int_equal(requests[4], 2);
+    assert_int_equal(ring_reader_ready(&reader, REC_PART_LOADERS - 1, requests), 1);
+    assert_int_equal(requests[REC_READY_COUNTS - 1], 1);
+    assert_int_equal(ring_reader_ready(&reader, 0, requests), 0);
+    assert_int_equal(ring_reader_ready(&reader, REC_PART_LOADERS, requests), 0);
     /* What never happened, and what cannot be. */
     int there = 0;
     for (uint32_t loader = 0; loader < REC_PART_LOADERS + 2; loader++)

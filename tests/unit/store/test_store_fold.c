@@ -182,17 +182,6 @@ static void outliers_stay_whole(void **state)
     store_reader_close(r);
 }
 
-static void bins_are_two_percent_wide(void **state)
-{
-    assert_int_equal(store_hist_bin(0), 0);
-    assert_int_equal(store_hist_bin(1), 0);
-    assert_true(store_hist_bin(UINT64_MAX) < HIST_BINS);
-    for (uint64_t ns = 100; ns < UINT64_MAX / 3; ns = ns * 3 + 1) {
-        double low = pow(1.02, store_hist_bin(ns));
-        assert_true(low <= (double)ns * 1.0000001 && (double)ns < low * 1.0200001);
-    }
-}
-
 static void folded_steps_can_be_dropped(void **state)
 {
     struct store_writer *w = test_writer(test_path("dropped.db"));
@@ -321,6 +310,7 @@ static void input_tables_are_bounded(void **state)
                                       .function = "f",
                                       .ns = ns};
         struct input_bin_row bin = {.pid = 1, .part = "sample", .bin = i, .n = ns};
+        struct input_ready_row ready = {.pid = 1, .batches = i, .n = ns};
         struct input_part_row part = {.pid = 1, .worker = i, .part = "sample", .total_ns = ns};
         assert_int_equal(store_add_input_line(w, &line), 0);
         line.id = 2 * i + 1;
@@ -328,6 +318,7 @@ static void input_tables_are_bounded(void **state)
         assert_int_equal(store_add_input_line(w, &line), 0);
         assert_int_equal(store_add_input_bin(w, &bin), 0);
         assert_int_equal(store_add_input_part(w, &part), 0);
+        assert_int_equal(store_add_input_ready(w, &ready), 0);
         if (i % 31 == 0)
             assert_int_equal(store_flush(w), 0);
     }
@@ -340,6 +331,8 @@ static void input_tables_are_bounded(void **state)
                      0);
     assert_true(test_int(r, "SELECT count(*) FROM input_hist") <= small.table_rows * 2);
     assert_int_equal(test_int(r, "SELECT max(n) FROM input_hist"), 999);
+    assert_true(test_int(r, "SELECT count(*) FROM input_ready") <= small.table_rows);
+    assert_int_equal(test_int(r, "SELECT max(n) FROM input_ready"), 999);
     assert_true(test_int(r, "SELECT count(*) FROM input_parts") <= small.table_rows / 8);
     assert_int_equal(test_int(r, "SELECT max(total_ns) FROM input_parts"), 999);
     assert_int_equal(test_int(r, "SELECT sum(n) + (SELECT count(*) FROM input_lines) FROM lost "
@@ -351,10 +344,10 @@ static void input_tables_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_adds_up),        cmocka_unit_test(outliers_stay_whole),
-        cmocka_unit_test(bins_are_two_percent_wide), cmocka_unit_test(folded_steps_can_be_dropped),
-        cmocka_unit_test(equal_steps_fold_too),      cmocka_unit_test(samples_are_thinned_evenly),
-        cmocka_unit_test(other_tables_are_bounded),  cmocka_unit_test(input_tables_are_bounded),
+        cmocka_unit_test(everything_adds_up),          cmocka_unit_test(outliers_stay_whole),
+        cmocka_unit_test(folded_steps_can_be_dropped), cmocka_unit_test(equal_steps_fold_too),
+        cmocka_unit_test(samples_are_thinned_evenly),  cmocka_unit_test(other_tables_are_bounded),
+        cmocka_unit_test(input_tables_are_bounded),
     };
     return cmocka_run_group_tests(tests, test_folder_make, test_folder_remove);
 }

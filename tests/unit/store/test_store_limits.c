@@ -18,21 +18,22 @@ static const struct {
     const char *column; /* differs from row to row; the others are the same in all */
     int64_t most;
 } documented[] = {
-    {STORE_proc_samples,   "t_ns",   65536 },
-    {STORE_sys_samples,    "t_ns",   65536 },
-    {STORE_gpu_samples,    "t_ns",   65536 },
-    {STORE_memory_samples, "t_ns",   65536 },
-    {STORE_workers,        "pid",    65536 },
-    {STORE_processes,      "pid",    8192  },
-    {STORE_loaders,        "pid",    8192  },
-    {STORE_engines,        "pid",    8192  },
-    {STORE_cuda_calls,     "pid",    8192  },
-    {STORE_gpu_clock,      "pid",    8192  },
-    {STORE_cuda_lines,     "pid",    8192  },
-    {STORE_input_parts,    "worker", 8192  },
-    {STORE_input_hist,     "bin",    131072},
-    {STORE_input_lines,    "id",     32768 },
-    {STORE_lost,           "n",      8192  },
+    {STORE_proc_samples,   "t_ns",    65536 },
+    {STORE_sys_samples,    "t_ns",    65536 },
+    {STORE_gpu_samples,    "t_ns",    65536 },
+    {STORE_memory_samples, "t_ns",    65536 },
+    {STORE_workers,        "pid",     65536 },
+    {STORE_processes,      "pid",     8192  },
+    {STORE_loaders,        "pid",     8192  },
+    {STORE_engines,        "pid",     8192  },
+    {STORE_cuda_calls,     "pid",     8192  },
+    {STORE_gpu_clock,      "pid",     8192  },
+    {STORE_cuda_lines,     "pid",     8192  },
+    {STORE_input_parts,    "worker",  8192  },
+    {STORE_input_hist,     "bin",     131072},
+    {STORE_input_ready,    "batches", 65536 },
+    {STORE_input_lines,    "id",      32768 },
+    {STORE_lost,           "n",       8192  },
 };
 
 static void add(struct store_writer *w, int i, int64_t number)
