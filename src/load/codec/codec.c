@@ -17,7 +17,7 @@ struct array_value {
     uint32_t dims;
     int64_t shape[LEAT_MAX_DIMS];
     uint64_t data_offset; /* from the start of the value */
-    uint64_t data_bytes;  /* what the shape asks for; within the value */
+    uint64_t data_bytes;  /* by the shape; within the value */
 };
 
 /* Bytes of an array; -1 when they do not fit into 63 bits. */
@@ -92,7 +92,7 @@ static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype,
     codec->item_bytes = leat_dtype_bytes(dtype);
     if ((unsigned)dtype >= LEAT_DTYPES_COUNT || !codec->item_bytes)
         return err_set(err, -LEAT_E_USAGE, "%s: the values have no known type.", name);
-    /* One dimension more, of the samples, must fit too, and that of the rows where it differs. */
+    /* A dimension of samples is added, and one of rows in a variable field. */
     if (dims + (codec->variable ? 1 : 0) >= LEAT_MAX_DIMS)
         return err_set(err, -LEAT_E_USAGE, "%s: values of %u dimensions are more than %d.", name,
                        dims, LEAT_MAX_DIMS - 1);
@@ -108,7 +108,7 @@ static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype,
     return 0;
 }
 
-/* Type and shape from the first value; its first dimension rests where that one differs. */
+/* Type and shape from the first value; its first dimension is left out when it differs. */
 static int learn(struct codec *codec, const char *name, const uint8_t *first, uint64_t bytes,
                  struct leat_err *err)
 {
@@ -198,7 +198,7 @@ double codec_cost_ns(const struct codec *codec, uint64_t bytes)
 
 /* ---- Decoding. */
 
-/* What an empty span points to. */
+/* The target of an empty span. */
 static _Alignas(8) const uint8_t nothing[8];
 
 static int does_not_fit(uint64_t bytes, struct leat_err *err)
@@ -207,7 +207,7 @@ static int does_not_fit(uint64_t bytes, struct leat_err *err)
                    (unsigned long long)bytes);
 }
 
-/* Whole rows, as they lie, to where they are wanted. */
+/* Copies whole rows, or points to them. */
 static int place_rows(const struct codec *codec, const uint8_t *data, uint64_t rows, int stays,
                       const struct source_request *request, uint8_t *place, struct leat_err *err)
 {
@@ -230,7 +230,7 @@ static int place_rows(const struct codec *codec, const uint8_t *data, uint64_t r
     return 0;
 }
 
-/* Items that lie in another order, or have their bytes in another order: one by one. */
+/* Items in another order, or with another byte order: one by one. */
 static int place_turned(const struct codec *codec, const struct array_value *v, const uint8_t *data,
                         const struct source_request *request, uint8_t *place, struct leat_err *err)
 {
@@ -257,7 +257,7 @@ static int place_turned(const struct codec *codec, const struct array_value *v, 
     return 0;
 }
 
-/* Of the field's type and shape? */
+/* Checks the type and shape of the field. */
 static int check_kind(const struct codec *codec, const struct array_value *v, struct leat_err *err)
 {
     char found[160], wanted[160];

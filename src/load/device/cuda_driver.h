@@ -1,9 +1,9 @@
-/* cuda_driver.h: the few calls of the CUDA driver that batches on a GPU need.
+/* cuda_driver.h: the calls of the CUDA driver that batches on a GPU need.
  *
- * libcuda.so.1 comes with the driver, not with leat: it is opened when the first loader asks for a
- * device, so that the same build runs where there is none. The driver's interface is a binary
- * contract; what is used of it is declared here. Nothing is ever called in a process that does not
- * ask for a device, nor in a child of one that did: CUDA does not live through a fork.
+ * libcuda.so.1 comes with the driver: it is opened when the first loader asks for a device, so the
+ * same build runs without it. The driver's interface is a stable ABI; what is used of it is
+ * declared here. It is not called in a process that asks for no device, nor in a child of one that
+ * did: CUDA does not survive a fork.
  */
 #ifndef LEAT_LOAD_CUDA_DRIVER_H
 #define LEAT_LOAD_CUDA_DRIVER_H
@@ -23,8 +23,8 @@ typedef uint64_t cu_address;
 enum {
     CU_SUCCESS = 0,
     CU_NOT_READY = 600,
-    CU_STREAM_NON_BLOCKING = 1,     /* does not wait for the legacy stream, nor it for this one */
-    CU_EVENT_BLOCKING_NO_TIMES = 3, /* who waits for it sleeps; it takes no times */
+    CU_STREAM_NON_BLOCKING = 1,     /* not synchronized with the legacy stream */
+    CU_EVENT_BLOCKING_NO_TIMES = 3, /* a waiting thread sleeps; no time stamps */
     CU_CAPTURE_RELAXED = 2,
     CU_HOST_REGISTER_PORTABLE = 1
 };
@@ -67,7 +67,7 @@ enum {
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
     X(error_text, "cuGetErrorString", (int result, const char **text))
 
-/* Those an older driver may lack; NULL then. */
+/* Missing in older drivers: NULL then. */
 #define CUDA_FUNCTIONS_NEWER(X)                                                                    \
     X(context_record, "cuCtxRecordEvent", (cu_context context, cu_event event))
 
@@ -78,11 +78,11 @@ struct cuda_driver {
 #undef X
 };
 
-/* The driver, opened and initialised once in a process; never closed. NULL with a sentence where
- * there is none, or none that is fit. */
+/* The driver, opened and initialised once per process, never closed. NULL with a message when there
+ * is none or it is too old. */
 const struct cuda_driver *cuda_driver_open(struct leat_err *err);
 
-/* What the driver says about a result; never NULL. */
+/* The driver's text for a result; never NULL. */
 const char *cuda_driver_text(const struct cuda_driver *driver, int result);
 
 #endif

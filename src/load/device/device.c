@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- one call: the context is current, and captures of others do not forbid it ----------------
+/* ---- one call: with the context, and allowed while other threads capture ------------------------
  */
 int device_enter(const struct device *d, struct device_stay *stay)
 {
@@ -104,11 +104,11 @@ void device_close(struct device *d)
 
 /* ---- slots ------------------------------------------------------------------------------------
  */
-/* All of it or nothing of it, in the context. */
+/* All of it or nothing. In the context. */
 static int get_slot(struct device *d, struct device_slot *slot, void *host, size_t host_bytes)
 {
-    /* A child that shared these pages would make the parent write to copies of them, of which the
-     * GPU knows nothing. */
+    /* Not inherited by a child: copy on write would move the pages of the parent away from the GPU.
+     */
     madvise(host, host_bytes, MADV_DONTFORK);
     int result = d->cuda->host_lock(host, host_bytes, CU_HOST_REGISTER_PORTABLE);
     if (result)
@@ -269,6 +269,6 @@ void device_slot_release(struct device *d, struct device_slot *slot)
     if (!slot->memory || !device_usable(d))
         return;
     slot->release = RELEASE_OWED;
-    if (d->cuda->context_record) /* else the one who drops it would wait: next() does */
+    if (d->cuda->context_record) /* else next() waits */
         device_slot_settle(d, slot, slot->handed_on);
 }

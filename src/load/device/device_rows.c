@@ -2,7 +2,7 @@
 #include "load/device/device_rows.h"
 
 #define GATHER_THREADS 256u
-#define MOST_UNITS     (1u << 30) /* of one launch: its numbers have 32 bits */
+#define MOST_UNITS     (1u << 30) /* of one launch, which counts in 32 bits */
 
 /* Thread i copies unit i of the batch: unit i % units of row i / units. */
 #define GATHER(size, load, store)                                                                  \

@@ -1,13 +1,12 @@
-/* device_rows.h: a source that lies on the GPU as a whole, and batches gathered there.
+/* device_rows.h: a source copied to the GPU as a whole, and batches gathered there.
  *
  *     source in memory ──once──►  rows on the device ──gather──► device slot
- *     indices of a batch ─copy─►  behind the slot's rows ──┘
+ *     indices of a batch ─copy─►  after the slot's rows ───┘
  *
- * Only indices cross the link then: 8 bytes a sample. The kernel is text for the driver's own
- * compiler (PTX, from sm_70 on), so nothing of CUDA is needed to build leat.
+ * Then only indices cross the bus: 8 bytes per sample. The kernel is PTX (sm_70 and later) for the
+ * driver's own compiler, so leat is built without CUDA.
  *
- * What is written to the arrays after they were taken over is not seen: whoever asks for this says
- * so (leat_loader_options.resident).
+ * Later writes to the arrays are not seen; callers opt in (leat_loader_options.resident).
  */
 #ifndef LEAT_LOAD_DEVICE_ROWS_H
 #define LEAT_LOAD_DEVICE_ROWS_H
@@ -22,10 +21,10 @@ struct device_rows {
     cu_function gather[3]; /* by 16, 4 and 1 bytes */
 };
 
-/* What it would take on the device; 0: the source cannot be taken over. */
+/* Bytes of the source on the device; 0: it cannot be copied there. */
 uint64_t device_rows_bytes(const struct leat_source *source);
 
-/* Copies the source over, and waits for that. */
+/* Copies the source, and waits for that. */
 int device_rows_open(struct device *device, struct device_rows *rows,
                      const struct leat_source *source, struct leat_err *err);
 void device_rows_close(struct device *device, struct device_rows *rows); /* also of zeros */

@@ -1,7 +1,7 @@
 /* integer_convert.c: see integer_convert.h. */
 #include "integer_convert.h"
 
-/* GCC vectorises at -O2 only what costs no size. */
+/* GCC vectorises at -O2 only what does not grow the code. */
 #if defined(__clang__)
 #define VECTORISED
 #else
@@ -19,7 +19,7 @@
 #define WIDEN_AVX2(name, from_type, to_type)
 #endif
 
-/* The file may begin its tokens at any byte; the place is aligned. */
+/* The tokens in the file may be unaligned; the place is aligned. */
 #define WIDEN_BODY(from_type, to_type)                                                             \
     typedef from_type __attribute__((aligned(1), may_alias)) item;                                 \
     const item *restrict source = (const void *)from;                                              \

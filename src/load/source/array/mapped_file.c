@@ -33,7 +33,7 @@ int mapped_file_open(struct mapped_file *file, const char *path, struct leat_err
     *file = (struct mapped_file){.fd = -1, .path = mem_strdup(path)};
     if (!file->path)
         return err_set(err, -ENOMEM, "No memory to open %s.", path);
-    /* Without O_NONBLOCK the opening of a pipe would wait for its writer. */
+    /* Without O_NONBLOCK opening a pipe would wait for its writer. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int failed =
         file->fd < 0 ? err_set(err, -errno, "%s: %s.", path, err_text(errno)) : map(file, err);
@@ -75,7 +75,7 @@ void mapped_file_close_descriptor(struct mapped_file *file)
 uint64_t mapped_file_extent(const struct mapped_file *file)
 {
     struct stat info;
-    if (file->fd < 0) { /* another file of that name, or none: ours has no name to be cut by */
+    if (file->fd < 0) { /* another file has the name now: ours can no longer be cut short by it */
         if (stat(file->path, &info) < 0 || info.st_dev != file->device ||
             info.st_ino != file->inode)
             return file->bytes;

@@ -1,4 +1,4 @@
-/* memory.c: arrays that already lie in memory: tensors, NumPy arrays, C arrays. */
+/* memory.c: arrays in memory: tensors, NumPy arrays, C arrays. */
 #include "gather.h"
 
 #include "load/source.h"

@@ -13,7 +13,7 @@ struct npy_field {
     struct mapped_file file;
     struct gather gather;
     uint64_t end;      /* bytes of the file that the array needs */
-    uint64_t row_span; /* from the first byte of a row to behind its last */
+    uint64_t row_span; /* from the first byte of a row to the end of its last */
 };
 
 struct npy_source {
@@ -21,7 +21,7 @@ struct npy_source {
     struct npy_field field[LEAT_MAX_FIELDS];
 };
 
-/* The file became shorter: row by row, what is still there is read, the rest is bad. */
+/* The file became shorter: rows that are still there are read, the others are bad. */
 static void read_what_is_left(const struct npy_field *field, uint64_t extent,
                               const struct source_request *request, uint8_t *places,
                               struct source_report *report)
@@ -88,7 +88,7 @@ static void set_gather(struct npy_field *field, const struct npy_header *h, uint
     field->gather.swap_bytes = h->swap_bytes;
     field->end = offset + h->data_offset + h->data_bytes;
     field->row_span = field->gather.row_bytes;
-    if (h->fortran && h->shape[0]) /* from row 0's first item to its last */
+    if (h->fortran && h->shape[0]) /* from the first item of row 0 to its last */
         field->row_span = h->data_bytes - (uint64_t)(h->shape[0] - 1) * h->item_bytes;
 }
 

@@ -1,5 +1,5 @@
-/* npy_header.c: see npy_header.h. A hand-written reader of the few literals that a header may hold:
- * strings, integers, True and False, tuples, lists. */
+/* npy_header.c: see npy_header.h. A parser of the few literals that a header may hold: strings,
+ * integers, True and False, tuples, lists. */
 #include "npy_header.h"
 
 #include "base/mem.h"
@@ -19,7 +19,7 @@ static void skip_blanks(struct text *t)
         t->at++;
 }
 
-/* Takes the character when it comes next, after blanks. */
+/* Takes the character if it comes next, after blanks. */
 static int take(struct text *t, char c)
 {
     skip_blanks(t);
@@ -39,8 +39,7 @@ static int take_word(struct text *t, const char *word)
     return 1;
 }
 
-/* A string without escapes (NumPy writes none in what matters here); *ret lies between the quotes.
- */
+/* A string without escapes (NumPy writes none here); *ret is what lies between the quotes. */
 static int take_string(struct text *t, struct text *ret)
 {
     skip_blanks(t);
@@ -73,7 +72,7 @@ static int take_integer(struct text *t, int64_t *ret)
     return 1;
 }
 
-/* (3, 4) or (3,) or (); also a bare 3 where `bare` allows it. */
+/* (3, 4) or (3,) or (); also a bare 3 if `bare`. */
 static int take_shape(struct text *t, int bare, uint32_t *ret_dims, int64_t *shape)
 {
     uint32_t dims = 0;
@@ -94,7 +93,7 @@ static int take_shape(struct text *t, int bare, uint32_t *ret_dims, int64_t *sha
     return 1;
 }
 
-/* What a description comes to. */
+/* The result of parsing a description. */
 struct item {
     enum leat_dtype dtype;
     uint64_t bytes;
@@ -168,7 +167,7 @@ static int parse_simple(struct text t, struct item *ret)
 
 static int parse_descr(struct text *t, int nesting, struct item *ret);
 
-/* ")" or ",)"; takes nothing when it is neither. */
+/* ")" or ",)"; otherwise takes nothing. */
 static int take_member_end(struct text *t)
 {
     const char *before = t->at;
@@ -283,7 +282,7 @@ static int parse_dictionary(struct text *t, struct npy_header *h, struct diction
     return d->seen == SEEN_ALL && t->at == t->end;
 }
 
-/* Where the dictionary lies: its start, its length. */
+/* The dictionary: its start and length. */
 static int find_dictionary(const char *path, const uint8_t *bytes, uint64_t count,
                            struct text *ret_text, struct leat_err *err)
 {
@@ -308,7 +307,7 @@ static int find_dictionary(const char *path, const uint8_t *bytes, uint64_t coun
     return 0;
 }
 
-/* The shape against the bytes that are there. */
+/* Checks the shape against the bytes that are there. */
 static int check_extent(const char *path, struct npy_header *h, uint64_t left, struct leat_err *err)
 {
     uint64_t bytes = h->item_bytes;
@@ -325,7 +324,7 @@ static int check_extent(const char *path, struct npy_header *h, uint64_t left, s
     return 0;
 }
 
-/* Whether the array can be seen as rows, one a sample. */
+/* Whether the first dimension can count samples. */
 static int check_rows(const char *path, const struct npy_header *h, struct leat_err *err)
 {
     if (!h->dims)
@@ -334,7 +333,7 @@ static int check_rows(const char *path, const struct npy_header *h, struct leat_
     int empty = !h->item_bytes;
     for (uint32_t d = 1; d < h->dims; d++)
         empty |= !h->shape[d];
-    if (empty) /* else a few bytes could promise 2^62 samples */
+    if (empty) /* else a few bytes could claim 2^62 samples */
         return err_set(err, -LEAT_E_USAGE, "%s has samples without a single byte.", path);
     return 0;
 }

@@ -1,12 +1,12 @@
-/* files.c: one file a sample, and a label of each where it is asked for.
+/* files.c: one file per sample, with a label each if asked for.
  *
  *     paths   one block of text: "a/0.npy\0a/1.npy\0b/0.npy\0"      offsets   where each begins
  *
  * A file is opened, read and closed for its sample: no descriptor is kept, and nothing is mapped,
- * as for small files the page tables cost more than the copy. Where the layout of a file is known
+ * since for small files page tables cost more than the copy. When the layout of a file is known
  * beforehand (an array without a header, or a .npy with the header of the first one), its items are
- * read straight into their place. A file that is missing, was cut short or replaced by something
- * else is a bad sample, with its path and the reason.
+ * read straight into their place. A file that is missing, cut short or replaced is a bad sample,
+ * with its path and the reason.
  */
 #include "load/codec/codec.h"
 
@@ -20,10 +20,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* A header that is compared on the stack; NumPy's have 128 bytes. */
+/* Limit of a header that is compared on the stack; NumPy's have 128 bytes. */
 #define MOST_HEAD_BYTES 1024
-/* What a file may have beyond its row: storages that are larger than their tensor. A sparse file
- * can claim any size. */
+/* Limit of what a file may have beyond its row: a sparse file can claim any size. */
 #define MOST_MORE_BYTES (UINT64_C(1) << 30)
 
 struct files_source {
@@ -34,13 +33,13 @@ struct files_source {
     int64_t *labels;   /* owned; NULL: none */
 };
 
-/* What a thread reads into while it works on a request. */
+/* Buffers of a thread for one request. */
 struct scratch {
     uint8_t *bytes; /* owned */
     size_t capacity;
 };
 
-/* All of some bytes, from the start of the file; a file that ends before is an error. */
+/* Reads all bytes of some parts from the start of the file; a shorter file is an error. */
 static int read_whole(int fd, struct iovec *parts, int count, const char *path,
                       struct leat_err *err)
 {
@@ -67,7 +66,7 @@ static int read_whole(int fd, struct iovec *parts, int count, const char *path,
     return 0;
 }
 
-/* What sentences have of a path: of a long one the end, which tells more. */
+/* The end of a long path, which says more than its start. */
 static const char *end_of(const char *path)
 {
     size_t length = strlen(path), most = 120;
@@ -77,7 +76,7 @@ static const char *end_of(const char *path)
 static int open_file(const char *path, uint64_t *ret_bytes, struct leat_err *err)
 {
     struct stat info;
-    /* Without O_NONBLOCK the opening of a pipe would wait for its writer. */
+    /* Without O_NONBLOCK opening a pipe would wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code = errno;
     if (fd < 0)
         return err_set(err, -code, "%s: %s.", end_of(path), err_text(code));
@@ -89,7 +88,7 @@ static int open_file(const char *path, uint64_t *ret_bytes, struct leat_err *err
     return fd;
 }
 
-/* Straight into the row: 1, or 0 when the file is not laid out as the first one was. */
+/* Straight into the row: 1. 0: the file is not laid out as the first one. */
 static int read_row(const struct codec *codec, int fd, uint64_t bytes, uint8_t *place,
                     const char *path, struct leat_err *err)
 {
@@ -108,7 +107,7 @@ static int read_row(const struct codec *codec, int fd, uint64_t bytes, uint8_t *
     return !known || memcmp(head, codec->pattern, known) == 0;
 }
 
-/* Into memory first, which is that of the batch where the value stays there. */
+/* Into memory first: that of the batch if the value stays there. */
 static int read_value(const struct codec *codec, int fd, uint64_t bytes, uint8_t *place,
                       const struct source_request *request, struct scratch *scratch,
                       const char *path, struct leat_err *err)
@@ -207,7 +206,7 @@ static int copy_paths(struct files_source *s, const struct leat_files *asked, st
     return 0;
 }
 
-/* The first file tells the type and shape where the format does. */
+/* The first file gives type and shape if the format does. */
 static int open_codec(struct files_source *s, const struct leat_files *asked, struct leat_err *err)
 {
     struct scratch scratch = {0};
@@ -252,7 +251,7 @@ int leat_source_files(const struct leat_files *asked, struct leat_source **ret_s
         leat_source_unref(&s->base);
         return failed;
     }
-    /* Opening, asking for the size, reading and closing: some microseconds where all is cached. */
+    /* Opening, fstat, reading and closing: some microseconds when all is cached. */
     s->base.sample_ns = 8000 + codec_cost_ns(&s->codec, 0);
     snprintf(s->base.text, sizeof s->base.text, "files %.100s%s: %lld samples of ", s->paths,
              asked->count > 1 ? " and others" : "", (long long)s->base.count);

@@ -1,8 +1,8 @@
 /* documents.c: the documents of a file of tokens, each a sample of its own length.
  *
- * Megatron's index tells which sequences make a document; they follow each other, so a document is
- * a range of the file. With the type of the file the spans point into the mapping; tokens that are
- * made wider lie in memory of the batch.
+ * Megatron's index gives the sequences of each document; they follow each other, so a document is a
+ * range of the file. In the type of the file the spans point into the mapping; converted tokens lie
+ * in memory of the batch.
  */
 #include "load/source/array/mapped_file.h"
 #include "megatron_index.h"
@@ -21,8 +21,8 @@ struct documents_source {
     integer_convert_fn *widen;
 };
 
-/* Where document `index` lies now: its first byte in the mapping, or NULL when the file has become
- * too short for it. */
+/* The first byte of document `index` in the mapping, or NULL if the file is too short for it now.
+ */
 static const uint8_t *find_tokens(const struct documents_source *d, int64_t index, uint64_t extent,
                                   int64_t *ret_tokens)
 {
@@ -44,7 +44,7 @@ static int read_documents(struct leat_source *source, const struct source_reques
         if (!tokens) {
             spans[i].items = 0;
             if (d->starts[request->indices[i] + 1] == 0)
-                continue; /* an empty document before the first token of an empty file */
+                continue; /* an empty document in an empty file */
             char text[200];
             snprintf(text, sizeof text, "%.100s was cut short to %llu bytes while it was in use.",
                      d->file.path, (unsigned long long)extent);

@@ -22,7 +22,7 @@ static int32_t get_i32(const uint8_t *at)
     return (int32_t)le32toh(value);
 }
 
-/* Megatron's code of a type; floats are no tokens. */
+/* Megatron's code of a type; floats are not tokens. */
 static int dtype_of(uint8_t code, enum leat_dtype *ret)
 {
     static const enum leat_dtype types[] = {[1] = LEAT_UINT8, [2] = LEAT_INT8,  [3] = LEAT_INT16,
@@ -65,7 +65,7 @@ int megatron_index_parse(const char *path, const uint8_t *bytes, uint64_t count,
     return 0;
 }
 
-/* Walks sequences and documents together. 0, or -1 when the numbers are not what they must be. */
+/* Checks sequences and documents together: 0, or -1 when their numbers contradict each other. */
 static int find_starts(const uint8_t *lengths, uint64_t n, const uint8_t *documents, uint64_t m,
                        int64_t *starts)
 {

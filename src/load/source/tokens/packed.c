@@ -6,10 +6,10 @@
  *     segments                     | 0 0 0 0 0 0 | 0 0 0 1 1 1 | 0 0 0 - - - |
  *     positions                    | 0 1 2 3 4 5 | 0 1 2 0 1 2 | 0 1 2 0 0 0 |
  *
- * The order of the documents is a keyed permutation, so all that is kept is where each of them
- * begins in the joined sequence: 8 bytes a document. A row is found by bisection and made of the
- * spans that the source beneath gives; that one's rows should lie in memory or in a mapping, as a
- * source that makes a document anew does so for every row that has a part of it.
+ * The order of the documents is a keyed permutation, so only the start of each in the joined
+ * sequence is kept: 8 bytes per document. A row is found by bisection and copied from the spans of
+ * the inner source. Those should lie in memory or in a mapping: a source that makes a document anew
+ * does so for every row that has a part of it.
  */
 #include "load/permutation.h"
 #include "load/source.h"
@@ -30,7 +30,7 @@ struct packed_source {
     int64_t documents;
     int64_t *starts; /* owned: of each document in the order, and the end of the last */
     struct permutation order;
-    integer_convert_fn *widen;    /* NULL: they are int64 already */
+    integer_convert_fn *widen;    /* NULL: they are int64 */
     uint32_t segments, positions; /* their fields; 0: not asked for */
 };
 
@@ -39,13 +39,13 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Which document is the k-th of the order. */
+/* The k-th document of the order. */
 static int64_t document_at(const struct packed_source *p, int64_t k)
 {
     return p->asked.shuffled ? (int64_t)permutation_at(&p->order, (uint64_t)k) : k;
 }
 
-/* The document, by its place in the order, that the item at `position` is of. */
+/* The document, by its place in the order, that has the item at `position`. */
 static int64_t find_document(const struct packed_source *p, int64_t position)
 {
     int64_t low = 0, high = p->documents; /* starts[low] <= position < starts[high] */
@@ -59,7 +59,7 @@ static int64_t find_document(const struct packed_source *p, int64_t position)
     return low;
 }
 
-/* ---- Room for a source beneath that makes its rows: it lives until they are copied. ------------
+/* ---- Memory for an inner source that makes its rows: it lives until they are copied. ------------
  */
 struct piece {
     struct piece *next;
@@ -95,10 +95,10 @@ struct row {
     int64_t *items, *segments, *positions; /* the last two NULL where not asked for */
     int64_t first, end;                    /* in the joined sequence */
     int64_t filled;
-    int64_t segment; /* of the next document that has an item here */
+    int64_t segment; /* of the next document in this row */
 };
 
-/* What is wrong with a document is wrong with the row. */
+/* A bad document makes the row bad. */
 struct first_bad {
     struct source_report base;
     int code;
@@ -114,7 +114,7 @@ static void keep_bad(struct source_report *report, size_t place, int code, const
     snprintf(bad->text, sizeof bad->text, "%s", text);
 }
 
-/* The part of the k-th document that falls into the row. */
+/* The part of the k-th document in the row. */
 static void add_part(const struct packed_source *p, struct row *row, int64_t k,
                      const struct leat_span *span)
 {
@@ -138,7 +138,7 @@ static void add_part(const struct packed_source *p, struct row *row, int64_t k,
     row->filled += to - from;
 }
 
-/* Documents k to k + count - 1 of the order. Negative: the source beneath failed altogether. */
+/* Documents k to k + count - 1 of the order. Negative: the inner source failed. */
 static int add_documents(const struct packed_source *p, struct row *row, int64_t k, size_t count,
                          struct first_bad *bad, struct leat_err *err)
 {

@@ -1,10 +1,10 @@
-/* ragged.c: samples of different length that already lie in memory, one behind the other.
+/* ragged.c: samples of different length in memory, one after the other.
  *
  *     offsets   | 0 | 3 | 3 | 7 |          sample 0 has rows 0 to 2, sample 1 none, sample 2 four
  *     values    | r r r | r r r r |
  *
- * A variable field's rows are not copied: the spans point at them. Fixed fields beside it (labels,
- * say) are gathered as memory.c does.
+ * Rows of a variable field are not copied: the spans point to them. Fixed fields beside it (labels,
+ * say) are gathered as in memory.c.
  */
 #include "load/source/array/gather.h"
 
@@ -23,8 +23,8 @@ struct ragged_source {
     void *owner;
 };
 
-/* Offsets are the user's memory and may be written to while they are used: whatever they say, no
- * row outside of the values is handed on. */
+/* Offsets are memory of the caller and may be written to meanwhile: they never give rows outside of
+ * the values. */
 static int find_rows(const struct ragged_source *r, uint32_t f, int64_t index, int64_t *ret_first,
                      int64_t *ret_rows)
 {
@@ -108,7 +108,7 @@ static int add_field(struct ragged_source *r, const struct leat_ragged *asked, i
     uint64_t item = array->dtype == LEAT_RAW ? array->item_bytes : leat_dtype_bytes(array->dtype);
     struct leat_array shaped = *array;
     if (asked->offsets)
-        shaped.shape[0] = samples; /* what a field's first dimension counts; the rest is of a row */
+        shaped.shape[0] = samples; /* counts the samples; the other dimensions are of a row */
     else if (array->dims && array->shape[0] != samples)
         return err_set(err, -LEAT_E_USAGE, "A fixed field has %lld samples instead of %lld.",
                        (long long)array->shape[0], (long long)samples);

@@ -1,4 +1,4 @@
-/* tokens.c: fixed-length slices of a flat file of integers, widened while they are copied. */
+/* tokens.c: fixed-length slices of a flat file of integers, converted while they are copied. */
 #include "load/source/array/mapped_file.h"
 #include "megatron_index.h"
 #include "load/source/array/integer_convert.h"
@@ -34,7 +34,7 @@ static int read_slices(struct leat_source *source, const struct source_request *
             report->bad(report, i, -LEAT_E_CORRUPT, text);
             continue;
         }
-        if (i + 1 < request->count) /* the hardware goes on from there */
+        if (i + 1 < request->count) /* the hardware prefetches the rest */
             __builtin_prefetch(t->start +
                                (uint64_t)(request->indices[i + 1] * t->stride) * t->item_bytes);
         if (t->widen)
@@ -52,7 +52,7 @@ static void close_file(struct leat_source *source)
 
 static const struct source_ops tokens_ops = {.read = read_slices, .done = close_file};
 
-/* The type and how many tokens there are, from the index or from the size of the file. */
+/* The type and the number of tokens, from the index or from the size of the file. */
 static int find_extent(struct tokens_source *t, const struct leat_tokens *asked,
                        enum leat_dtype *ret_dtype, int64_t *ret_tokens, struct leat_err *err)
 {
@@ -94,7 +94,7 @@ static int find_extent(struct tokens_source *t, const struct leat_tokens *asked,
     return 0;
 }
 
-/* Samples from tokens: as many whole slices as there are. */
+/* As many whole slices as there are. */
 static int set_slices(struct tokens_source *t, const struct leat_tokens *asked,
                       enum leat_dtype dtype, int64_t tokens, struct leat_err *err)
 {
