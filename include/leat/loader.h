@@ -1,4 +1,4 @@
-/* loader.h: batches made by C threads, straight from where the data lies into the batch.
+/* loader.h: batches of training samples, read by C threads straight into the batch.
  *
  *     struct leat_err err;
  *     struct leat_array arrays[] = {
@@ -24,24 +24,24 @@
  *   - One epoch is exactly the multiset of the data (with drop_last, without the tail). The ranks
  *     of one world are disjoint and their union is that multiset.
  *   - The same seed and epoch give the same batches in the same order for any number of threads.
- *   - A batch never changes while somebody holds a reference to it, also after the loader is
- *     closed: the slot it lies in is refilled only after the last leat_batch_unref().
- *   - The slots, with what samples of different length take in them, never take more than
- *     `memory_bytes` together. A consumer that keeps batches is given fresh slots up to that sum;
- *     then leat_loader_next() fails with -LEAT_E_FULL (or waits, LEAT_FULL_WAIT) until a batch is
- *     let go. Slots beyond the usual number are given back to the system when they return. A batch
- *     of samples so long that it alone does not fit fails with -ENOMEM; the one after it may do.
+ *   - A batch does not change while it has a reference, also after the loader is closed: its slot
+ *     is refilled only after the last leat_batch_unref().
+ *   - All slots together, with samples of different length, take at most `memory_bytes`. A consumer
+ *     that keeps batches is given new slots up to that limit; then leat_loader_next() fails with
+ *     -LEAT_E_FULL (or waits, LEAT_FULL_WAIT) until a batch is released. Surplus slots are freed
+ *     when they are released. A batch that does not fit alone fails with -ENOMEM; later ones may
+ *     fit.
  *   - Threads: leat_batch_ref/unref and leat_loader_stop may be called by any thread at any time.
  *     All other calls on one loader are made by one thread at a time.
- *   - After fork() the child may go on using the loader: it starts threads of its own at the place
- *     where the parent's consumer stood. It may also just drop everything.
+ *   - After fork() the child may use the loader: it starts its own threads at the position of the
+ *     parent's consumer. It may also just exit.
  *   - Nothing here prints, exits or raises a signal.
  *
  * Caveats
- *   - A mapped file that another process cuts short is noticed before each read of a few samples;
- *     a cut that falls between the check and the read ends in SIGBUS, as with any mapping.
- *   - Memory given to leat_source_memory() is read by the threads while the source lives: writing
- *     to it meanwhile gives batches with old and new rows, as it would with any loader.
+ *   - The size of a mapped file is checked before each read of a few samples; a file cut short
+ *     between the check and the read gives SIGBUS, as with any mapping.
+ *   - Threads read the memory given to leat_source_memory() as long as the source lives: writes to
+ *     it meanwhile give batches with old and new rows.
  */
 #ifndef LEAT_LOADER_H
 #define LEAT_LOADER_H
@@ -59,8 +59,8 @@ extern "C" {
 #define LEAT_MAX_FIELDS 64
 #define LEAT_NAME_BYTES 64
 
-/* Types of an item: name, text (NumPy's, where it has one), bytes, and the type code and bits of
- * DLPack. RAW items have any size: structured rows, strings, dates; `descr` says what they are. */
+/* Types of an item: name, text (NumPy's if it has one), bytes, and the type code and bits of
+ * DLPack. RAW items have any size: structured rows, strings, dates; `descr` describes them. */
 #define LEAT_DTYPES(X)                                                                             \
     X(RAW, "raw", 0, 3, 0)                                                                         \
     X(BOOL, "bool", 1, 6, 8)                                                                       \
@@ -90,14 +90,14 @@ enum leat_dtype {
 size_t leat_dtype_bytes(enum leat_dtype dtype);
 const char *leat_dtype_name(enum leat_dtype dtype);
 
-/* ---- Sources: where samples lie ---------------------------------------------------------------
+/* ---- Sources: where samples are read from ------------------------------------------------------
  *
- * A source is immutable once made and is shared freely: each loader holds a reference of its own.
+ * A source is immutable and may be shared: each loader holds a reference of its own.
  */
 struct leat_source;
 
 /* What each sample has: one row of `row_bytes`, of `dims` dimensions (0: a single item). A variable
- * field has some such rows, another number in each sample: tokens of a text, bytes of a file. */
+ * field has any number of such rows per sample: tokens of a text, bytes of a file. */
 struct leat_field {
     char name[LEAT_NAME_BYTES];
     enum leat_dtype dtype;
@@ -128,8 +128,8 @@ int leat_source_memory(const struct leat_array *arrays, uint32_t count,
                        struct leat_err *err);
 
 /* .npy files, mapped; one field each, all of one length. `names` may be NULL: the file names
- * without folder and ".npy". Any type but Python objects; C and Fortran order; items of the other
- * byte order are turned while they are copied. */
+ * without folder and ".npy". Any type but Python objects; C and Fortran order; either byte order.
+ */
 int leat_source_npy(const char *const *paths, const char *const *names, uint32_t count,
                     struct leat_source **ret_source, struct leat_err *err);
 
@@ -142,8 +142,8 @@ struct leat_npy_part {
 int leat_source_npy_parts(const struct leat_npy_part *parts, uint32_t count,
                           struct leat_source **ret_source, struct leat_err *err);
 
-/* Tokens in a flat file: sample i is the `length` items from i * stride on, widened to `out`. What
- * is left at the end and does not fill a sample is not delivered. */
+/* Tokens in a flat file: sample i is the `length` items from i * stride on, converted to `out`.
+ * Tokens at the end that do not fill a sample are left out. */
 struct leat_tokens {
     const char *path;       /* the .bin */
     const char *index_path; /* Megatron's .idx: gives the type and the extent; NULL: none */
@@ -156,22 +156,22 @@ struct leat_tokens {
 int leat_source_tokens(const struct leat_tokens *tokens, struct leat_source **ret_source,
                        struct leat_err *err);
 
-/* Samples of different length in memory: the rows of all of them one behind the other, and where
- * each sample's begin. They are not copied: the spans of a batch in lists point at them, and other
- * layouts are made of them. A field without offsets is a fixed one. `release` and the life of the
- * arrays, offsets among them, are as with leat_source_memory(). */
+/* Samples of different length in memory: the rows of all of them one after the other, and where
+ * each sample begins. They are not copied: the spans of a list point to them, other layouts are
+ * made of them. A field without offsets is a fixed one. `release` and the lifetime of the arrays,
+ * offsets included, are as with leat_source_memory(). */
 struct leat_ragged {
-    struct leat_array array; /* with offsets its first dimension counts the rows of all samples;
-                                they lie without gaps */
-    const int64_t *offsets;  /* samples + 1 of them: sample i has the rows offsets[i] to
-                                offsets[i + 1] - 1; NULL: a fixed field */
+    struct leat_array
+        array; /* with offsets its first dimension counts the rows of all samples; no gaps */
+    const int64_t *offsets; /* samples + 1 of them: sample i has the rows offsets[i] to
+                               offsets[i + 1] - 1; NULL: a fixed field */
 };
 int leat_source_ragged(const struct leat_ragged *fields, uint32_t count, int64_t samples,
                        void (*release)(void *owner), void *owner, struct leat_source **ret_source,
                        struct leat_err *err);
 
 /* The documents of a .bin, each a sample of its own length, by Megatron's .idx. Takes 8 bytes of
- * memory for each. */
+ * memory per document. */
 struct leat_documents {
     const char *path, *index_path; /* the .bin and the .idx */
     enum leat_dtype
@@ -181,32 +181,31 @@ struct leat_documents {
 int leat_source_documents(const struct leat_documents *documents, struct leat_source **ret_source,
                           struct leat_err *err);
 
-/* Documents joined and cut into rows of one length: a source of fixed fields, whose rows every
- * order, rank and state handles like any others. `source` has one field: whole numbers, variable,
- * with lengths that are known without reading (leat_source_ragged, leat_source_documents). Its
- * tokens are made int64. Takes 8 bytes of memory for each document, and a reference to `source`. */
+/* Documents joined and cut into rows of one length: a source of fixed fields, which works with
+ * every order, rank and state. `source` has one field: integers, variable, with lengths known
+ * without reading (leat_source_ragged, leat_source_documents). Its tokens become int64. Takes 8
+ * bytes of memory per document, and a reference to `source`. */
 struct leat_packed {
     int64_t length; /* items of a row */
-    int shuffled; /* the documents are joined in an order drawn once, by `seed`; else as they are */
+    int shuffled;   /* join the documents in an order drawn once, by `seed`; else as they are */
     uint64_t seed;
-    int separated; /* one item `separator` between each two documents; it is of the first of them */
+    int separated; /* an item `separator` between two documents; it belongs to the first */
     int64_t separator;
-    int pad_last; /* what does not fill a row at the end is filled up with `pad`; else left out */
+    int pad_last; /* fill the last row with `pad`; else leave it out */
     int64_t pad;
-    int segments;  /* a field "segments": which document of the row, from 0; of padding -1 */
-    int positions; /* a field "positions": which item of the document's part of the row, from 0 */
+    int segments;  /* a field "segments": number of the document in the row, from 0; -1: padding */
+    int positions; /* a field "positions": place within the document's part of the row, from 0 */
 };
 int leat_source_packed(struct leat_source *source, const struct leat_packed *packed,
                        struct leat_source **ret_source, struct leat_err *err);
 
 /* Datasets of an HDF5 file, one field each, all of one length. The file is mapped and read without
- * libhdf5. Where each dataset lies, its type, shape and filters are the caller's to find out, for
- * example with h5py (python/leat/data/hdf5.py does so) or libhdf5 (H5Dchunk_iter). Everything here
- * is checked against itself and against the size of the file, then copied.
+ * libhdf5. The caller finds out where each dataset lies, its type, shape and filters, for example
+ * with h5py (as python/leat/data/hdf5.py does) or libhdf5 (H5Dchunk_iter). The description is
+ * checked against itself and against the size of the file, then copied.
  *
- * Packed chunks are unpacked whole and kept: an order that stays near (SEQUENTIAL, WINDOW) unpacks
- * each once an epoch, FULL again and again. The default window holds whole chunks, 4096 samples or
- * what fits. */
+ * Packed chunks are unpacked whole and cached: SEQUENTIAL and WINDOW unpack each once per epoch,
+ * FULL again and again. The default window holds whole chunks, 4096 samples or as many as fit. */
 enum leat_hdf5_layout {
     LEAT_HDF5_COMPACT,    /* inside the metadata: `data` */
     LEAT_HDF5_CONTIGUOUS, /* in one piece, at `offset` */
@@ -267,7 +266,7 @@ struct leat_hdf5 {
 int leat_source_hdf5(const struct leat_hdf5 *hdf5, struct leat_source **ret_source,
                      struct leat_err *err);
 
-/* ---- Codecs: what the bytes of a value mean ---------------------------------------------------
+/* ---- Codecs: how the bytes of a value are decoded ---------------------------------------------
  *
  * For sources whose values are files of their own: members of a tar, values of an LMDB, files.
  */
@@ -287,11 +286,11 @@ struct leat_codec {
     int variable; /* ARRAY, NPY: the first dimension differs, `shape` is of one row */
 };
 
-/* The values of an LMDB file, one a sample, in the order of LMDB's keys: a field "value", and "key"
- * before it when asked for. liblmdb opens the file read-only and without locks; nothing is written.
- * A writer that ends a transaction while the file is in use makes reading fail: its pages may be
- * used again. Several values for a key (DUPSORT) are refused. Opening goes over all entries and
- * keeps 24 bytes for each. A damaged file gets liblmdb's checks, which are few: it can crash the
+/* The values of an LMDB file, one per sample, in the order of LMDB's keys: a field "value", and
+ * "key" before it when asked for. liblmdb opens the file read-only and without locks; nothing is
+ * written. A writer that ends a transaction while the file is in use makes reading fail: its pages
+ * may be used again. Several values for a key (DUPSORT) are refused. Opening reads all keys and
+ * keeps 24 bytes per sample. A damaged file gets liblmdb's checks, which are few: it can crash the
  * process, or give wrong bytes, since LMDB has no checksums. A file cut short is refused. */
 struct leat_lmdb_key {
     const void *bytes;
@@ -303,15 +302,15 @@ struct leat_lmdb {
     const char *db;   /* a named database; NULL: the unnamed one */
     struct leat_codec value;
     const struct leat_codec *key;     /* NULL: no field of keys */
-    const struct leat_lmdb_key *skip; /* keys that are no samples; those not there are fine */
+    const struct leat_lmdb_key *skip; /* keys that are not samples; missing ones are ignored */
     size_t skip_count;
 };
 int leat_source_lmdb(const struct leat_lmdb *lmdb, struct leat_source **ret_source,
                      struct leat_err *err);
 
-/* One file a sample: a field "value", and "label" behind it where there are labels. Paths and
- * labels are copied. Files are opened when they are read; the first one already here, where the
- * codec learns from it. */
+/* One file per sample: a field "value", and "label" after it when there are labels. Paths and
+ * labels are copied. Files are opened when they are read; the first one also here, if the codec
+ * learns from it. */
 struct leat_files {
     const char *const *paths;
     int64_t count;
@@ -322,14 +321,14 @@ int leat_source_files(const struct leat_files *files, struct leat_source **ret_s
                       struct leat_err *err);
 
 /* Shards in the layout of WebDataset: tar archives (ustar, pax, GNU) in which the files of a sample
- * lie next to each other and have one name up to the first dot. A field is an extension, in lower
- * case. Each shard becomes a mapped file whose headers are read once, so there are a length and
- * indices; the index takes 4 bytes a sample and 8 more a field.
+ * lie next to each other and share a name up to the first dot. A field is an extension, in lower
+ * case. Each shard is a mapped file whose headers are read once, so there are a length and indices;
+ * the index takes 4 bytes per sample and 8 per field of it.
  *
- * Plain local shards are read where they lie. Those compressed with gz or zstd, and those behind
- * http://, https:// and s3:// addresses, are copied first: into the folder `cache`, where the next
- * one finds them, or into temporary files. Checked are the headers' checksums, gz's CRC and, where
- * a frame has it, zstd's checksum; tar has no check of its own over the data. */
+ * Plain local shards are read in place. Shards compressed with gz or zstd, and http://, https://
+ * and s3:// addresses, are copied first: into the folder `cache`, where the next run finds them, or
+ * into temporary files. The checksums of headers, of gz and, if present, of zstd are verified; tar
+ * has none over the data. */
 struct leat_tar_field {
     const char *extension; /* "jpg", "seg.png" */
     struct leat_codec codec;
@@ -341,15 +340,15 @@ struct leat_tar {
     const struct leat_tar_field *fields;
     uint32_t field_count; /* 0: the extensions of the first sample: .npy; .cls .cls2 .id .index
                              .inx as decimals; anything else as bytes */
-    int keys;             /* a field "__key__" before the others: a variable one, of uint8 */
-    int skip_missing;     /* leave out samples that lack a field; else such a one is a bad sample */
+    int keys;             /* a field "__key__" before the others: variable, of uint8 */
+    int skip_missing;     /* leave out samples that lack a field; else they are bad samples */
     const char *cache;    /* folder of the copies; NULL: temporary files in TMPDIR or /tmp */
-    uint64_t cache_bytes; /* most that the copies of this source may take; 0: what the disk has */
+    uint64_t cache_bytes; /* limit on the copies of this source; 0: the free disk */
     const char *endpoint; /* of s3; NULL: LEAT_S3_ENDPOINT in the environment, else Amazon's */
-    int timeout_s;        /* of a server that sends nothing; 0: 60 */
-    int threads;          /* that open shards; 0: one a core, 8 at least for addresses */
-    int (*cancelled)(void *owner); /* asked about 20 times a second by the caller's thread; not 0:
-                                      give up with -ECANCELED. May be NULL */
+    int timeout_s;        /* limit on the time without a byte from the server; 0: 60 */
+    int threads;          /* that open shards; 0: one per core, at least 8 for addresses */
+    int (*cancelled)(void *owner); /* called about 20 times a second by the caller's thread; not 0:
+                                      fail with -ECANCELED. May be NULL */
     void *owner;                   /* for cancelled() */
 };
 int leat_source_tar(const struct leat_tar *tar, struct leat_source **ret_source,
@@ -358,14 +357,14 @@ int leat_source_tar(const struct leat_tar *tar, struct leat_source **ret_source,
 int64_t leat_source_count(const struct leat_source *source);
 uint32_t leat_source_fields(const struct leat_source *source);
 const struct leat_field *leat_source_field(const struct leat_source *source, uint32_t field);
-/* How many rows samples `first` to `first + count - 1` have in a variable field, found without
- * reading them; -LEAT_E_MISSING where the source cannot know. */
+/* Rows of samples `first` to `first + count - 1` in a variable field, found without reading them;
+ * -LEAT_E_MISSING when the source cannot. */
 int leat_source_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,
                         int64_t *ret_lengths, struct leat_err *err);
-/* One line, for people: "npy x.npy: 7000000 samples of float32[100]". */
+/* A description in one line: "npy x.npy: 7000000 samples of float32[100]". */
 const char *leat_source_text(const struct leat_source *source);
-/* What is made of the bytes that it finds, for people: "npy from .npy, cls from digits"; "none"
- * where they are the rows as they lie. */
+/* How fields are decoded: "npy from .npy, cls from digits"; "none" when the rows are copied as they
+ * are. */
 const char *leat_source_decode(const struct leat_source *source);
 
 struct leat_source *leat_source_ref(struct leat_source *source);
@@ -377,24 +376,25 @@ struct leat_loader;
 
 enum leat_order {
     LEAT_ORDER_SEQUENTIAL, /* 0, 1, 2 … */
-    LEAT_ORDER_FULL,       /* every order equally likely as far as a test can tell */
+    LEAT_ORDER_FULL,       /* a random permutation */
     LEAT_ORDER_QUASI,      /* blocks of `block` neighbours shuffled, mixed among `mix` blocks */
     LEAT_ORDER_WINDOW,     /* shuffled within windows of `window` neighbours */
     LEAT_ORDER_GIVEN       /* each batch's indices come from leat_loader_submit() */
 };
 
 enum leat_on_error {
-    LEAT_ERROR_RAISE, /* next() fails for the batch with the bad sample; the one after it is fine */
-    LEAT_ERROR_SKIP,  /* its place is taken by the last sample of this rank's epoch, which thereby
-                         becomes one shorter: nothing is repeated, the batch size is kept */
-    LEAT_ERROR_REPLACE /* its place is taken by another sample, drawn by (seed, epoch, sample) */
+    LEAT_ERROR_RAISE,  /* next() fails for the batch with the bad sample; the next batch is not
+                          affected */
+    LEAT_ERROR_SKIP,   /* it is replaced by the last sample of this rank's epoch, which becomes one
+                          shorter: no sample is repeated, the batch size is kept */
+    LEAT_ERROR_REPLACE /* it is replaced by another sample, drawn by (seed, epoch, sample) */
 };
 
 /* How a batch holds a variable field. */
 enum leat_layout_kind {
     LEAT_LAYOUT_LIST,  /* data[f] is an array of struct leat_span, one for each sample */
     LEAT_LAYOUT_PAD,   /* samples x items[f] rows: each sample's, then padding */
-    LEAT_LAYOUT_CONCAT /* items[f] rows: those of all samples, one behind the other */
+    LEAT_LAYOUT_CONCAT /* items[f] rows: those of all samples, one after the other */
 };
 
 struct leat_span {
@@ -404,106 +404,106 @@ struct leat_span {
 
 struct leat_layout {
     enum leat_layout_kind kind;
-    int64_t multiple; /* PAD: items[f] is made a multiple of it; 0: 1 */
-    int64_t most;     /* a sample with more rows is cut off here; 0: never */
-    double value;     /* PAD: of the padding, made one of the field's type */
+    int64_t multiple; /* PAD: items[f] is rounded up to a multiple of it; 0: 1 */
+    int64_t most;     /* longer samples are cut off; 0: never */
+    double value;     /* PAD: the padding, converted to the field's type */
 };
 
 enum leat_when_full {
     LEAT_FULL_FAIL, /* next() fails with -LEAT_E_FULL */
-    LEAT_FULL_WAIT  /* next() waits for a batch to be let go, up to its time limit */
+    LEAT_FULL_WAIT  /* next() waits for a batch to be released, up to its time limit */
 };
 
-#define LEAT_THREADS_NONE -1 /* next() does all the work itself */
+#define LEAT_THREADS_NONE -1 /* next() does all the work */
 
-/* Zero means the usual thing everywhere but in batch_size. */
+/* Zero is the default everywhere but in batch_size. */
 struct leat_loader_options {
-    int64_t batch_size; /* samples of one batch of one rank; with GIVEN, the most */
-    int drop_last;      /* leave out what does not fill a batch on every rank */
+    int64_t batch_size; /* samples of one batch of one rank; GIVEN: the largest number */
+    int drop_last;      /* leave out samples that do not fill a batch on every rank */
     enum leat_order order;
     uint64_t seed;
     int64_t block, mix;   /* QUASI: samples of a block, blocks mixed; 0: about 1 MiB, and 16 */
     int64_t window;       /* WINDOW: samples of a window; 0: the source's, else 4096 */
     int rank, world_size; /* world_size 0: 1 */
-    int threads;  /* 0: at first one less than the cores this process may use (affinity and cgroup),
-                     at least 1; while next() waits, the consumer's own core helps with the batch it
-                     waits for */
-    int autotune; /* threads and `ahead` adapt to the consumer, within the cores but one and the
-                     memory: 1 always, -1 never, 0 when `threads` is 0 */
+    int threads;  /* 0: at first one less than the cores that this process may use (affinity and
+                     cgroup), at least 1; while next() waits, the calling thread helps with the batch
+                     it waits for */
+    int autotune; /* threads and `ahead` adapt to the consumer, within all cores but one and the
+                     memory: 1 always, -1 never, 0 if `threads` is 0 */
     int no_help;  /* next() only waits */
-    int ahead;    /* batches made before they are asked for; 0: 1 to 16 */
-    uint64_t memory_bytes; /* most that all slots take; 0: a quarter of the machine's memory, or
-                              of what a cgroup leaves of it. At least two slots must fit */
+    int ahead;    /* batches to prefetch; 0: 1 to 16 */
+    uint64_t memory_bytes; /* limit on all slots; 0: a quarter of the machine's memory, or of a
+                              cgroup's. At least two slots must fit */
     enum leat_on_error on_error;
     enum leat_when_full when_full;
     struct leat_layout layout;         /* of the variable fields */
-    const struct leat_layout *layouts; /* of each field, before `layout`; copied; may be NULL */
-    int device; /* CUDA device + 1: batches are delivered there; 0: where they are made */
-    uint64_t device_bytes; /* most that the slots take on it; 0: a quarter of what is free */
-    int resident; /* the source is copied there, once, and batches are gathered there, where arrays
-                     in memory and some batches fit into device_bytes. What is written to the arrays
-                     afterwards is not seen; leat_batch.data is not to be looked at */
-    int (*current_stream)(int32_t device, void **ret_stream); /* the CUDA stream the calling thread
-                              works on; not 0: unknown. May be NULL. With it a batch may be dropped
-                              while a graph is captured */
-    int recorder_loader; /* id + 1 of leat_recorder_loader(): stages are reported to `leat run` */
+    const struct leat_layout *layouts; /* one per field, instead of `layout`; copied; may be NULL */
+    int device;                        /* CUDA device + 1: deliver batches there; 0: in memory */
+    uint64_t device_bytes;             /* limit on the slots there; 0: a quarter of what is free */
+    int resident; /* copy the source there, once, and gather batches there, if it is arrays in
+                     memory and leaves memory for some batches. Later writes to the arrays are not
+                     seen; do not read leat_batch.data */
+    int (*current_stream)(
+        int32_t device,
+        void **ret_stream); /* the CUDA stream of the calling thread; not 0: unknown. May be NULL.
+                               With it, batches may be dropped during the capture of a graph */
+    int recorder_loader;    /* id + 1 of leat_recorder_loader(): report to `leat run` */
 };
 
 /* Takes a reference to the source. Starts no thread yet. */
 int leat_loader_new(struct leat_source *source, const struct leat_loader_options *options,
                     struct leat_loader **ret_loader, struct leat_err *err);
 
-/* Ends the threads and frees all but the slots of batches that are still held. Takes NULL. */
+/* Ends the threads and frees all slots but those of batches still held. Takes NULL. */
 void leat_loader_close(struct leat_loader *loader);
 
-/* Begins an epoch at its first batch; what was made of another one is forgotten. Where epochs
+/* Begins an epoch at its first batch; batches made for another one are discarded. When epochs
  * follow each other in the same order (1 after 0, say), the first batches of the next one are made
- * as soon as the last batch of this one was delivered; not of arrays in the caller's memory, who
- * may write to them between two epochs. */
+ * as soon as the last batch of this one was delivered; not for arrays of the caller, who may write
+ * to them between two epochs. */
 int leat_loader_start(struct leat_loader *loader, uint64_t epoch, struct leat_err *err);
 
-/* GIVEN only: the indices of the batch after those already submitted; copied. 1 when taken; 0 when
- * `ahead` batches already wait: take one with next() first. An index outside the source fails with
- * -ERANGE, and nothing is taken. `samples` may be 1 to batch_size. */
+/* GIVEN only: the indices of the next batch; copied. 1: taken; 0: `ahead` batches already wait,
+ * call next() first. An index outside the source fails with -ERANGE, and nothing is taken.
+ * `samples`: 1 to batch_size. */
 int leat_loader_submit(struct leat_loader *loader, const int64_t *indices, int64_t samples,
                        struct leat_err *err);
 
-/* A batch in one of the loader's slots. All fields are the caller's to read, never to write; the
- * rows may be written, nobody else looks at them while the batch is held. (Not those that the spans
- * of a LIST point to: they may be the source's own.) */
+/* A batch in one of the loader's slots. Fields are read-only; the rows may be written while the
+ * batch is held, but not those that the spans of a LIST point to. */
 struct leat_batch {
     uint64_t epoch;
-    int64_t number;         /* of this rank, counted from the start of the epoch or the resume */
-    int64_t samples;        /* batch_size, fewer in the last one */
+    int64_t number;         /* of this rank, from the start of the epoch or the resume */
+    int64_t samples;        /* batch_size; may be less in the last one */
     uint32_t fields;        /* as the source's */
     void *const *data;      /* of each field: `samples` rows of row_bytes, without gaps; 64-byte
                                aligned */
-    const int64_t *indices; /* of each row: which sample it is */
+    const int64_t *indices; /* the sample of each row */
     const int64_t *const *lengths; /* of each variable field: the rows of each sample; else NULL */
     const int64_t *items; /* of each variable field: rows of the longest (PAD) or of all (CONCAT) */
     void *const
-        *device_data; /* as data, on the device; NULL without one. First leat_batch_wait() */
+        *device_data; /* as data, on the device, after leat_batch_wait(); NULL without one */
     int device;       /* its number */
 };
 
-/* The next batch with one reference, which is the caller's. 1: *ret_batch is set. 0: the epoch is
- * over (GIVEN: nothing is submitted). -ETIMEDOUT after timeout_ms (< 0: never); -ECANCELED after
+/* The next batch, with one reference for the caller. 1: *ret_batch is set. 0: the epoch is over
+ * (GIVEN: nothing is submitted). -ETIMEDOUT after timeout_ms (< 0: never); -ECANCELED after
  * leat_loader_stop(); -LEAT_E_FULL; the code of a bad sample (on_error RAISE), `err` naming it. */
 int leat_loader_next(struct leat_loader *loader, int timeout_ms, struct leat_batch **ret_batch,
                      struct leat_err *err);
 
-/* With a device: the CUDA stream waits until the batch is there, the caller does not (but for a
- * stream that captures a graph). What streams were given before the last unref() may still use the
- * batch afterwards: its memory is written again when all that is done. */
+/* With a device: the CUDA stream waits for the batch; the caller does not, unless the stream
+ * captures a graph. Work enqueued on any stream before the last unref() may use the batch: its
+ * memory is written again after that work. */
 int leat_batch_wait(struct leat_batch *batch, void *stream, struct leat_err *err);
 
 struct leat_batch *leat_batch_ref(struct leat_batch *batch);
 void leat_batch_unref(struct leat_batch *batch); /* takes NULL */
 
-/* Those samples, made by the calling thread without a loader; `count` is 1 at least, and an index
- * may come twice. A NULL layout gives lists. The batch has one reference, which is the caller's,
- * and is freed with the last; it holds the source. Any thread may call this. A bad sample fails the
- * call, `err` naming it; an index outside the source fails with -ERANGE. */
+/* Reads samples in the calling thread, without a loader; `count` is at least 1, and an index may
+ * come twice. A NULL layout gives lists. The batch has one reference, for the caller, and holds the
+ * source. Any thread may call this. A bad sample fails the call, `err` naming it; an index outside
+ * the source fails with -ERANGE. */
 int leat_source_read(struct leat_source *source, const int64_t *indices, size_t count,
                      const struct leat_layout *layout, struct leat_batch **ret_batch,
                      struct leat_err *err);
@@ -511,19 +511,19 @@ int leat_source_read(struct leat_source *source, const int64_t *indices, size_t 
 /* Makes the current next() and all later ones fail with -ECANCELED, until leat_loader_start(). */
 void leat_loader_stop(struct leat_loader *loader);
 
-/* How many batches the rank's epoch has in all (without bad samples); GIVEN: -1. */
+/* Batches of the rank's epoch (without bad samples); GIVEN: -1. */
 int64_t leat_loader_batches(const struct leat_loader *loader);
 
-/* Changes the number of threads at work while the loader runs; 1 to 256. */
+/* Changes the number of threads of a running loader; 1 to 256. */
 int leat_loader_set_threads(struct leat_loader *loader, int threads, struct leat_err *err);
 
-/* ---- State: where an epoch stands -------------------------------------------------------------
+/* ---- State: the position in an epoch -----------------------------------------------------------
  *
- * Small, of fixed size, without pointers: may be kept as bytes on machines of one byte order.
+ * Small, of fixed size, without pointers: may be stored as bytes for machines of one byte order.
  * After the same number of batches every rank has the same state, so one rank may save it for all.
- * (Two exceptions. With SKIP each rank saves its own: what the others took from the end in place of
- * bad samples is not in it. And where fewer samples than ranks are left for the last step, a rank
- * without one stands at the end only after next() has said so.)
+ * Two exceptions: with SKIP each rank saves its own, since it holds what this rank took from the
+ * end in place of bad samples; and when fewer samples than ranks are left for the last step, a rank
+ * without one is at the end only after next() has returned 0.
  */
 #define LEAT_STATE_VERSION 2
 
@@ -531,29 +531,29 @@ struct leat_loader_state {
     uint32_t version, order;
     uint64_t seed, epoch;
     int64_t samples;            /* of the source */
-    int64_t block, mix, window; /* as they were in force */
-    int64_t position;           /* samples of the order's sequence that all ranks have delivered */
-    int64_t spare;              /* samples this rank took from the end of its share (SKIP) */
-    int32_t rank, world_size;   /* of the loader that saved; `spare` holds for them alone */
+    int64_t block, mix, window; /* as used */
+    int64_t position;           /* samples of the sequence that all ranks have delivered */
+    int64_t spare;              /* samples that this rank took from the end of its share (SKIP) */
+    int32_t rank, world_size;   /* of the loader that saved; `spare` is theirs */
     int64_t batch_size;         /* of the loader that saved */
-    int64_t end; /* of the sequence: what lies behind was delivered in place of bad samples */
-    int32_t drop_last, skips; /* of the loader that saved; skips: SKIP was in force in this epoch */
+    int64_t end; /* of the sequence: samples after it were delivered in place of bad ones */
+    int32_t drop_last, skips; /* of the loader that saved; skips: SKIP was used in this epoch */
     int64_t reserved[1];
 };
 
-/* As of the last batch that next() gave. Not for GIVEN (-LEAT_E_USAGE). */
+/* After the last batch that next() gave. Not for GIVEN (-LEAT_E_USAGE). */
 int leat_loader_state(const struct leat_loader *loader, struct leat_loader_state *ret_state,
                       struct leat_err *err);
 
-/* Goes on where the state stands, in its order, seed and epoch, with this loader's batch size,
- * threads, rank and world size: what is left is delivered exactly once. In place of
- * leat_loader_start(). With SKIP an epoch of several ranks is resumed by the same ranks with the
- * same batch size, each with its own state; else it is refused (-LEAT_E_USAGE), since samples might
- * come twice. So is one of a single rank with drop_last that has skipped. */
+/* Continues from the state, in its order, seed and epoch, with this loader's batch size, threads,
+ * rank and world size: the remaining samples are delivered exactly once. Instead of
+ * leat_loader_start(). With SKIP an epoch of several ranks must be resumed by the same ranks with
+ * the same batch size, each with its own state; else it is refused (-LEAT_E_USAGE), since samples
+ * might come twice. So is an epoch of a single rank with drop_last that has skipped samples. */
 int leat_loader_resume(struct leat_loader *loader, const struct leat_loader_state *state,
                        struct leat_err *err);
 
-/* ---- What happened ----------------------------------------------------------------------------
+/* ---- Statistics -------------------------------------------------------------------------------
  */
 struct leat_loader_stats {
     uint64_t elapsed_ns;              /* since the first start */
@@ -561,16 +561,16 @@ struct leat_loader_stats {
     uint64_t waits, wait_ns;          /* next() calls that found no batch ready; their time */
     uint64_t help_ns;                 /* of wait_ns: spent making the batch */
     uint64_t order_ns, read_ns;       /* busy, summed over all threads: indices; source to slot */
-    uint64_t layout_ns;               /* the same: variable fields padded or joined */
-    uint64_t idle_ns;                 /* threads without work to do */
+    uint64_t layout_ns;               /* variable fields padded or joined */
+    uint64_t idle_ns;                 /* threads without work */
     uint64_t
         ready_sum;   /* batches found ready at next(), summed: mean queue = ready_sum / batches */
     uint64_t errors; /* bad samples */
     uint64_t full;   /* next() calls that found every slot held by the consumer */
     int32_t threads, ahead;    /* now */
-    uint64_t pace_changes;     /* how often they were adapted */
-    const char *pace;          /* why they are what they are: a sentence of the program's */
-    int32_t slots, slots_held; /* now; held: by the consumer */
+    uint64_t pace_changes;     /* changes of the two */
+    const char *pace;          /* reason for the present numbers; a constant string */
+    int32_t slots, slots_held; /* now; held by the consumer */
     uint64_t slot_bytes, memory_bytes, memory_most_bytes; /* the largest slot so far; all now; the
                                                              budget */
     int32_t resident; /* 1: the source is on the device, batches are gathered there */

@@ -1,21 +1,19 @@
-/* engine_batch.c: batches as Python objects, without a copy where there is a way.
+/* engine_batch.c: batches as Python objects, without a copy if possible.
  *
- * next() and Source.read() hand over a tuple with one entry for each field:
+ * next() and Source.read() return a tuple with one entry per field:
  *
  *     a fixed field              a capsule: the samples, stacked
- *     a variable one, LIST       a list with one entry for each sample: bytes (a copy) where the
- * rows are single uint8, else a capsule a variable one, PAD        (capsule of samples x longest,
- * capsule of the lengths as int64) a variable one, CONCAT     (capsule of all rows, capsule of the
- * lengths as int64)
+ *     a variable one, LIST       a list with one entry per sample: bytes (a copy) if the rows are
+ *                                single uint8, else a capsule
+ *     a variable one, PAD        (capsule of samples x longest, capsule of the lengths as int64)
+ *     a variable one, CONCAT     (capsule of all rows, capsule of the lengths as int64)
  *
- * Each capsule has a reference to the batch of its own, which goes with the tensor made of it.
+ * Each capsule has its own reference to the batch, which ends with the tensor made of it. A batch
+ * on a device has fixed fields only, and its capsules name the device.
  *
- * A batch on a device has fixed fields only, and its capsules name the device.
- *
- * DLPack is a binary contract between libraries; its structs are declared here as version 0 of it
- * has them, which every consumer reads (torch, numpy, JAX, CuPy). A capsule is named "dltensor"
- * until somebody takes it; then its taker calls the deleter, at any time and by any thread, with or
- * without the GIL: it touches no Python object.
+ * DLPack is an ABI; its structs are declared here in version 0, which every consumer reads (torch,
+ * numpy, JAX, CuPy). A capsule is named "dltensor" until a library takes it; that one calls the
+ * deleter at any time, in any thread, with or without the GIL: it uses no Python object.
  */
 #include "engine_module.h"
 
@@ -48,7 +46,7 @@ struct dl_managed {
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
 
-/* Something of a batch; freed by its deleter. */
+/* One tensor of a batch; freed by its deleter. */
 struct handed {
     struct dl_managed managed; /* first: a pointer to it is one to the whole */
     struct leat_batch *batch;  /* a reference */
@@ -76,8 +74,8 @@ static void destroy_capsule(PyObject *capsule)
     managed->deleter(managed);
 }
 
-/* `counts` are the dimensions before those of the field's rows, ended by a negative one. Items of a
- * kind that DLPack has no name for are handed out as their bytes. */
+/* `counts` are the dimensions before those of the rows, ended by a negative one. Items of a type
+ * that DLPack does not know are given as bytes. */
 static void describe(struct handed *handed, const struct leat_field *field, const int64_t *counts)
 {
     struct dl_tensor *t = &handed->managed.tensor;

@@ -1,8 +1,8 @@
 /* engine_lengths.c: sources of samples of different length, and plans of batches by length.
  *
- * Samples of a ragged source are handed out where they lie, so a tensor made of one may outlive the
- * Source and the loader. What owns the memory is therefore kept by the C source, whose last
- * reference may be dropped by any thread: the owner is let go with the GIL taken for it.
+ * Tensors of a ragged source point into the memory of its owner and may outlive the Source and the
+ * loader. So the C source keeps the owner, and releases it with the GIL: any thread may drop the
+ * last reference.
  */
 #include "engine_module.h"
 
@@ -10,7 +10,7 @@
 
 static void release_owner(void *owner)
 {
-    if (!Py_IsInitialized()) /* the interpreter took everything with it */
+    if (!Py_IsInitialized()) /* the interpreter is gone */
         return;
     PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF((PyObject *)owner);
@@ -65,7 +65,7 @@ static PyObject *source_ragged(PyObject *module, PyObject *args)
     struct leat_source *source;
     Py_INCREF(owner);
     int bad;
-    Py_BEGIN_ALLOW_THREADS; /* all offsets are looked at */
+    Py_BEGIN_ALLOW_THREADS; /* all offsets are read */
     bad = leat_source_ragged(fields, (uint32_t)count, samples, release_owner, owner, &source, &err);
     Py_END_ALLOW_THREADS;
     if (bad < 0) {
@@ -91,7 +91,7 @@ static PyObject *source_documents(PyObject *module, PyObject *args)
     return bad < 0 ? engine_raise(bad, &err) : engine_source_wrap(source, NULL);
 }
 
-/* A number of a type that None may stand for: whether it was given. */
+/* A number that may be None: whether it was given. */
 static int optional(PyObject *value, int64_t *ret_number)
 {
     if (value == Py_None)
@@ -126,7 +126,7 @@ static PyObject *source_packed(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     bad = leat_source_packed(inner, &asked, &source, &err);
     Py_END_ALLOW_THREADS;
-    /* The owner of a source of other kinds is its Python object. */
+    /* Other sources are kept by their Python object. */
     return bad < 0 ? engine_raise(bad, &err) : engine_source_wrap(source, inner_object);
 }
 

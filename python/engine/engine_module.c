@@ -1,12 +1,12 @@
 /* engine_module.c: the loader of include/leat/loader.h as a Python object.
  *
- * Arguments, GIL, exceptions. Two things are added because Python needs them:
+ * Arguments, GIL, exceptions. Two things are added for Python:
  *
- *   - A loader is used by one thread at a time; Python code is not held to that. So every call
- *     takes the engine's lock, never while it holds the GIL. next() lets both go every SLICE_MS, so
- *     that stats() of another thread and Ctrl-C of the user are answered while it waits.
- *   - A consumer may keep every batch. next() says when nearly all slots are held ("nearly_full"),
- * and its caller then copies the batch and lets the slot go.
+ *   - One thread at a time may call a loader, but Python threads may all do so. So every call takes
+ *     the engine's lock, without the GIL. next() releases both every SLICE_MS, so that stats() of
+ *     another thread and Ctrl-C work while it waits.
+ *   - A consumer may keep every batch. next() returns whether slots run out ("nearly_full"); then
+ *     its caller copies the batch and releases the slot.
  */
 #include "engine_module.h"
 
@@ -18,14 +18,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLICE_MS 100 /* what a user who presses Ctrl-C does not notice */
+#define SLICE_MS 100 /* delay of Ctrl-C that a user does not notice */
 
 struct engine_object {
     PyObject_HEAD;
-    struct leat_loader *loader; /* owned; NULL once closed */
-    PyObject *source;           /* owned: what the threads read stays where it is */
-    pthread_mutex_t lock;       /* one call at a time on `loader` */
-    pid_t pid;                  /* whose lock it is */
+    struct leat_loader *loader;                  /* owned; NULL once closed */
+    PyObject *source;                            /* owned: the threads read its memory */
+    pthread_mutex_t lock;                        /* one call at a time on `loader` */
+    pid_t pid;                                   /* the process that the lock is of */
     struct leat_layout layouts[LEAT_MAX_FIELDS]; /* of the fields; set once */
 };
 
@@ -57,8 +57,7 @@ void *engine_raise(int code, const struct leat_err *err)
 /* Takes the lock; 0, or -1 with an exception when the engine is closed. */
 static int enter(struct engine_object *self)
 {
-    if (self->pid !=
-        getpid()) { /* after a fork the lock may be held by a thread that is not here */
+    if (self->pid != getpid()) { /* after a fork the lock may be held by a thread of the parent */
         pthread_mutex_init(&self->lock, NULL);
         self->pid = getpid();
     }
@@ -175,7 +174,7 @@ static PyObject *engine_close(PyObject *object, PyObject *unused)
 {
     struct engine_object *self = (struct engine_object *)object;
     if (self->loader)
-        leat_loader_stop(self->loader); /* a next() of another thread comes back */
+        leat_loader_stop(self->loader); /* next() of another thread returns */
     if (enter(self) < 0) {
         PyErr_Clear();
         Py_RETURN_NONE;
@@ -189,7 +188,7 @@ static PyObject *engine_close(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* One call that may take a while, without the GIL; then its result or its exception. */
+/* A call that may take long, without the GIL; then its result or its exception. */
 #define CALL(self, result, err, call)                                                              \
     do {                                                                                           \
         if (enter(self) < 0)                                                                       \
@@ -202,8 +201,8 @@ static PyObject *engine_close(PyObject *object, PyObject *unused)
             return engine_raise(result, &err);                                                     \
     } while (0)
 
-/* The loader's seed is set when it is made. An epoch with another one is begun from a state: that
- * of the loader, moved to the epoch's first sample. */
+/* A loader's seed is set when it is made. An epoch with another seed begins with a state: that of
+ * the loader, moved to the first sample of the epoch. */
 static int start_with_seed(struct leat_loader *loader, uint64_t epoch, uint64_t seed,
                            struct leat_err *err)
 {
@@ -239,8 +238,8 @@ static PyObject *engine_start(PyObject *object, PyObject *args, PyObject *kwargs
     Py_RETURN_NONE;
 }
 
-/* The state as the numbers of its fields, in their order: they can be printed, kept as JSON, and
- * read on a machine of another byte order. */
+/* The state as the numbers of its fields, in their order: printable, JSON, and independent of the
+ * byte order. */
 #define STATE_FORMAT "(IIKKLLLLLLiiLLii)"
 
 static PyObject *engine_state(PyObject *object, PyObject *unused)
@@ -283,7 +282,7 @@ static PyObject *engine_resume(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* submit(address, samples): the int64 indices that lie there. */
+/* submit(address, samples): int64 indices at that address. */
 static PyObject *engine_submit(PyObject *object, PyObject *args)
 {
     struct engine_object *self = (struct engine_object *)object;
@@ -479,7 +478,7 @@ static struct PyModuleDef engine_module = {
     .m_size = -1,
 };
 
-PyMODINIT_FUNC PyInit__engine(void); /* called by its name only */
+PyMODINIT_FUNC PyInit__engine(void); /* called by name only */
 
 PyMODINIT_FUNC PyInit__engine(void)
 {

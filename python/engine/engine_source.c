@@ -1,8 +1,7 @@
 /* engine_source.c: the sources of include/leat/loader.h as Python objects.
  *
- * A Source keeps what was given as its owner alive, so that memory of a tensor is read without a
- * copy. The owner is a Python object and is let go with the GIL held: the Source does it, not the
- * C side, whose last reference may be dropped by any thread.
+ * A Source keeps its owner alive, so that memory of a tensor is read without a copy. It releases
+ * the owner with the GIL; the C source could not, since any thread may drop its last reference.
  */
 #include "engine_module.h"
 
@@ -248,8 +247,7 @@ static int64_t *indices_of(PyObject *sequence, size_t *ret_count)
     return indices;
 }
 
-/* read(indices) -> what next() of an Engine hands over of those samples, variable fields as lists;
- * see engine_batch.c. */
+/* read(indices) -> as next() of an Engine, variable fields as lists; see engine_batch.c. */
 static PyObject *source_read(PyObject *object, PyObject *sequence)
 {
     struct leat_source *source = ((struct source_object *)object)->source;

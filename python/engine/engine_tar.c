@@ -1,12 +1,13 @@
 /* engine_tar.c: tar shards (leat_source_tar) as a Source.
  *
- * Opening may fetch for minutes: the GIL is free meanwhile, and Ctrl-C is looked for now and then.
+ * Opening may download for minutes: it runs without the GIL, and checks for Ctrl-C now and then.
  */
 #include "engine_module.h"
 
 #include <stdlib.h>
 
-/* Strings of a tuple of bytes, to be freed; NULL with an exception. They live with the tuple. */
+/* Strings of a tuple of bytes, to be freed; NULL with an exception. They live as long as the tuple.
+ */
 static const char **texts_of(PyObject *tuple)
 {
     Py_ssize_t count = PyTuple_Size(tuple);
@@ -32,7 +33,7 @@ static int parse_field(PyObject *tuple, struct leat_tar_field *field)
     return engine_codec_of(codec, &field->codec);
 }
 
-/* Whether a signal has raised an exception. The caller of leat_source_tar() let go of the GIL. */
+/* Whether a signal has raised an exception. Called without the GIL. */
 static int interrupted(void *owner)
 {
     PyThreadState **state = owner;

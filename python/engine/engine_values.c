@@ -1,5 +1,5 @@
-/* engine_values.c: codecs as Python names them, and sources whose values go through them: LMDB,
- * files. */
+/* engine_values.c: codecs by their Python names, and sources whose values they decode: LMDB, files.
+ */
 #include "engine_module.h"
 
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static int files_of(PyObject *paths, PyObject *labels, struct leat_files *files,
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        char *path; /* without a length, so that a zero in it is an error */
+        char *path; /* without a length, so a NUL in it is an error */
         if (PyBytes_AsStringAndSize(PyTuple_GetItem(paths, i), &path, NULL) < 0)
             return -1;
         (*ret_paths)[i] = path;

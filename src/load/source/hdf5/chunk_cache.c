@@ -6,9 +6,9 @@
 
 #include <pthread.h>
 
-/* A scratch and whether a thread has it. */
+/* A scratch, and whether a thread uses it. */
 struct spare {
-    struct chunk_scratch scratch; /* first: it is what is handed out */
+    struct chunk_scratch scratch; /* first: a pointer to it is one to the whole */
     int taken;
     struct spare *next;
 };
@@ -24,7 +24,7 @@ struct chunk_cache {
     /* Under the lock. */
     struct cached_chunk **bucket;
     struct cached_chunk *oldest, *newest; /* all chunks, by their last use */
-    struct cached_chunk *border;          /* the oldest of those used recent; NULL: none is */
+    struct cached_chunk *border;          /* the oldest recent one; NULL: there is none */
     uint64_t recent_used_bytes;
     struct spare *spares;
     struct chunk_cache_stats stats;
@@ -35,7 +35,7 @@ struct chunk_cache {
 /* ---- fork --------------------------------------------------------------------------------------
  *
  * Lock order: caches_lock, then the lock of each cache. No lock is held while a chunk is unpacked,
- * so a fork waits for next to nothing.
+ * so a fork does not wait for that.
  */
 static pthread_mutex_t caches_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t caches_once = PTHREAD_ONCE_INIT;
@@ -57,7 +57,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&caches_lock);
 }
 
-/* The threads that had something pinned, half unpacked or taken are not here. */
+/* The threads that had pinned, unpacked or taken something do not exist here. */
 static void after_fork_in_child(void)
 {
     for (struct chunk_cache *cache = caches; cache; cache = cache->next) {
@@ -154,7 +154,7 @@ static struct cached_chunk *find(struct chunk_cache *cache, uint64_t field, uint
     return chunk;
 }
 
-/* The oldest of those used recent is so no more. */
+/* The oldest recent one is no longer recent. */
 static void move_border(struct chunk_cache *cache)
 {
     cache->border->recent = 0;
@@ -203,8 +203,7 @@ static void drop(struct chunk_cache *cache, struct cached_chunk *chunk)
     mem_free(chunk);
 }
 
-/* The one to go next that nobody reads. Those in use are few and mostly the newest, so these are
- * short walks. */
+/* The unpinned chunk to drop next. Pinned ones are few and mostly the newest, so this is short. */
 static struct cached_chunk *find_idle(struct chunk_cache *cache)
 {
     struct cached_chunk *chunk = cache->border ? cache->border->older : cache->newest;
@@ -218,7 +217,7 @@ static struct cached_chunk *find_idle(struct chunk_cache *cache)
     return chunk;
 }
 
-/* Makes space, and keeps the memory of the last one that went where it fits. */
+/* Makes space, and reuses the memory of the last chunk that was dropped if it fits. */
 static struct cached_chunk *make_space(struct chunk_cache *cache, uint64_t capacity)
 {
     struct cached_chunk *idle;
@@ -326,7 +325,7 @@ void chunk_cache_release(struct chunk_cache *cache, struct cached_chunk *chunk)
 {
     pthread_mutex_lock(&cache->lock);
     if (!--chunk->pins && cache->stats.bytes > cache->budget_bytes)
-        drop(cache, chunk); /* there was no idle one to go in its place */
+        drop(cache, chunk); /* no other could be dropped when it was added */
     pthread_mutex_unlock(&cache->lock);
 }
 
@@ -351,7 +350,7 @@ struct chunk_scratch *chunk_cache_take_scratch(struct chunk_cache *cache, uint64
         chunk_cache_return_scratch(cache, scratch);
         return NULL;
     }
-    pthread_mutex_lock(&cache->lock); /* a child must not find the one that is freed */
+    pthread_mutex_lock(&cache->lock); /* a fork must not find the one that is freed */
     scratch->bytes = bytes;
     scratch->capacity = capacity;
     pthread_mutex_unlock(&cache->lock);

@@ -7,8 +7,8 @@
 #include <libdeflate.h>
 #include <string.h>
 
-/* A byte of deflate gives at most 1032: a match of 258 for two bits. Three bytes of lzf give at
- * most 264. */
+/* A byte of deflate gives at most 1032 bytes: a match of 258 for two bits. Three bytes of lzf give
+ * at most 264. */
 #define DEFLATE_MOST   1032
 #define LZF_MOST       88
 
@@ -33,7 +33,7 @@ void chunk_scratch_done(struct chunk_scratch *scratch)
 
 uint64_t chunk_filter_capacity(uint64_t chunk_bytes)
 {
-    /* Checksums of every filter, and deflate of what was deflated before. */
+    /* For the checksums of all filters, and deflate applied twice. */
     return chunk_bytes + chunk_bytes / 256 + 1024;
 }
 
@@ -52,7 +52,7 @@ int chunk_filter_plausible(const struct chunk_pipeline *pipeline, uint32_t mask,
     return most >= (double)chunk_bytes;
 }
 
-/* Bytes on their way through the pipeline. */
+/* A chunk on its way through the pipeline. */
 struct passage {
     const uint8_t *at;
     uint64_t bytes;
@@ -79,10 +79,10 @@ static int unpack_deflate(struct chunk_scratch *scratch, struct passage *p, uint
     return 0;
 }
 
-/* One step of lzf: a run of literals, or a match. A control byte below 32 is followed by one more
- * literal than it says. Others have the match's length in the upper three bits (7: more in the next
- * byte), two less than it is, and the upper five bits of how far back it lies, less one. Returns
- * the bytes written, 0 when they would reach outside. */
+/* One step of lzf: a run of literals, or a match. A control byte below 32 is followed by that many
+ * literals and one more. In other control bytes the upper three bits are the length of the match
+ * less two (7: the next byte is added), the lower five and the next byte are its distance less one.
+ * Returns the bytes written, 0 when they would lie outside. */
 static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t *to, uint64_t done,
                                 uint64_t capacity)
 {
@@ -108,7 +108,7 @@ static uint64_t unpack_lzf_step(const uint8_t **at, const uint8_t *end, uint8_t 
     length += 2;
     if (back > done || length > capacity - done)
         return 0;
-    for (uint64_t i = 0; i < length; i++) /* the two may overlap: a run repeats itself */
+    for (uint64_t i = 0; i < length; i++) /* the two may overlap: the run then repeats */
         to[done + i] = to[done + i - back];
     *at = from;
     return length;
@@ -130,8 +130,8 @@ static int unpack_lzf(struct passage *p, uint8_t *to, uint64_t capacity)
     return 0;
 }
 
-/* The first bytes of all items lie together, then the second ones, and so on; what does not fill an
- * item stays at the end. For the usual sizes the compiler knows the inner loop. */
+/* The first bytes of all items lie together, then the second ones, and so on; bytes that do not
+ * fill an item stay at the end. For usual sizes the inner loop has a constant length. */
 #define UNSHUFFLE(size)                                                                            \
     for (uint64_t i = 0; i < items; i++)                                                           \
         for (uint32_t b = 0; b < (size); b++)                                                      \
@@ -151,13 +151,13 @@ static void unshuffle(struct passage *p, uint32_t item_bytes, uint8_t *to)
     p->at = to;
 }
 
-/* A sum whose carries are added again at the bottom. It is 0 for zeros alone. */
+/* A ones-complement sum. It is 0 for zeros only. */
 static uint64_t fold(uint64_t sum)
 {
     return sum ? (sum - 1) % 65535 + 1 : 0;
 }
 
-/* Over words of two bytes, the first being the upper one; a last single byte is an upper one. */
+/* Over big-endian words of two bytes; a last single byte is the upper one. */
 static uint32_t fletcher32(const uint8_t *at, uint64_t bytes)
 {
     uint64_t sum = 0, sums = 0;
@@ -190,8 +190,8 @@ static int check_sum(struct passage *p)
     uint32_t stored =
         (uint32_t)said[3] << 24 | (uint32_t)said[2] << 16 | (uint32_t)said[1] << 8 | said[0];
     uint32_t sum = fletcher32(p->at, p->bytes);
-    /* HDF5 1.6.2 and before wrote the bytes of each half the other way round on most machines;
-     * libhdf5 takes both. */
+    /* HDF5 1.6.2 and older wrote the bytes of each half in the other order on most machines;
+     * libhdf5 accepts both. */
     uint32_t turned = (sum & 0x00ff00ff) << 8 | (sum >> 8 & 0x00ff00ff);
     if (stored != sum && stored != turned) {
         p->why = "its fletcher32 checksum does not fit";
@@ -200,7 +200,7 @@ static int check_sum(struct passage *p)
     return 0;
 }
 
-/* Whether the filter writes its result elsewhere. */
+/* Whether the filter writes to another buffer. */
 static int moves(const struct leat_hdf5_filter *filter)
 {
     return filter->kind == LEAT_HDF5_SHUFFLE ? filter->item_bytes > 1
@@ -233,7 +233,8 @@ int chunk_unfilter(const struct chunk_pipeline *pipeline, uint32_t mask, const u
 {
     uint64_t capacity = chunk_filter_capacity(chunk_bytes);
     struct passage p = {.at = stored, .bytes = stored_bytes};
-    uint32_t left = 0; /* filters that write: they take turns with the buffers, the last has ours */
+    uint32_t left =
+        0; /* filters that write alternate between the buffers; the last one writes to ours */
     for (uint32_t i = 0; i < pipeline->count; i++)
         left += !(mask >> i & 1) && moves(&pipeline->filter[i]);
     for (uint32_t i = pipeline->count; i-- > 0;) {

@@ -43,10 +43,10 @@
  * the cache keeps chunks for the next epoch. */
 #define RECENT_WINDOWS    1.25
 
-#define BLOCK_SAMPLES     256  /* of a request that are sorted together */
+#define BLOCK_SAMPLES     256  /* of a request that are sorted at a time */
 #define AHEAD_MOST_CHUNKS 1024 /* searched for one to unpack ahead */
 
-/* Unpacking by libdeflate runs at about a byte a nanosecond. */
+/* libdeflate unpacks about a byte per nanosecond. */
 #define UNPACK_NS_PER_BYTE 1.0
 #define COPY_NS_PER_BYTE   0.1
 #define CHUNK_TAKE_NS      100.0
@@ -64,7 +64,7 @@ struct hdf5_field {
     int64_t columns_in[LEAT_MAX_DIMS];    /* by dimension; of the first: 1 */
     uint64_t row_stride[LEAT_MAX_DIMS];   /* bytes from an item to the next, in the row … */
     uint64_t chunk_stride[LEAT_MAX_DIMS]; /* … and in the chunk */
-    uint32_t run_dim; /* behind this dimension both lie without gaps: copied in one go */
+    uint32_t run_dim;                     /* both are contiguous from this dimension on: one copy */
 };
 
 struct hdf5_source {
@@ -110,7 +110,7 @@ static void fill_items(const struct hdf5_field *field, uint8_t *to, uint64_t byt
         memcpy(to + at, dataset->fill, dataset->item_bytes);
 }
 
-/* Copies from the chunk, or fills where `from` is NULL. */
+/* Copies from the chunk; fills if `from` is NULL. */
 static void copy_part(const struct part *part, uint32_t dim, const uint8_t *from, uint8_t *to)
 {
     const struct hdf5_field *field = part->field;
@@ -147,7 +147,7 @@ struct reading {
     uint8_t *places;
     uint64_t extent; /* of the file, now */
     struct source_report *report;
-    uint64_t ahead_first, ahead_count; /* chunks that are wanted soon; count 0: unknown */
+    uint64_t ahead_first, ahead_count; /* chunks needed soon; count 0: unknown */
 };
 
 __attribute__((format(printf, 5, 6))) static void report_bad(const struct reading *r,
@@ -304,7 +304,7 @@ static int read_run(const struct reading *r, int wait, const struct wanted *want
     return 1;
 }
 
-/* By chunk, then by index: Shell's sort, for some tens of samples. */
+/* By chunk, then by index: Shell sort, for some tens of samples. */
 static void sort_wanted(struct wanted *wanted, size_t count)
 {
     for (size_t gap = count > 40 ? 40 : count / 2; gap; gap = gap > 13  ? 13

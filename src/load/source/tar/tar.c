@@ -1,10 +1,10 @@
-/* tar.c: shards in the layout of WebDataset as a source with a length and indices.
+/* tar.c: shards in the layout of WebDataset, with a length and indices.
  *
- * Each shard becomes a mapped file (shard_file.h) whose headers are read once (tar_index.h); then
- * sample i is found by a search among the shards and one look into an index, so that every order,
- * rank and state works as with any file. Values are decoded straight from the map.
+ * Each shard is a mapped file (shard_file.h) whose headers are read once (tar_index.h); sample i is
+ * then found by a search among the shards and one access to an index, so every order, rank and
+ * state works. Values are decoded straight from the mapping.
  *
- *     caller    waits, and asks now and then whether it shall give up
+ *     caller    waits, and asks now and then whether to cancel
  *     threads   each takes the next shard: open or download, index, keep
  */
 #include "load/codec/codec.h"
@@ -25,12 +25,13 @@
 
 enum {
     THREADS_MOST = 64,
-    THREADS_ADDRESSES = 8, /* of a server's answers most is waiting, whatever the cores */
+    THREADS_ADDRESSES = 8, /* downloads mostly wait, whatever the cores */
     TIMEOUT_S = 60,
     TRIES = 3,
     POLL_MS = 50,
-    DESCRIPTORS_MOST = 256, /* shards that keep theirs; many systems give a process 1024 */
-    EXTENTS = 32            /* shards of one request whose size is looked up only once */
+    DESCRIPTORS_MOST =
+        256,     /* shards that keep their descriptor; many systems allow a process 1024 */
+    EXTENTS = 32 /* shards of one request whose size is checked only once */
 };
 
 struct shard {
@@ -52,7 +53,7 @@ struct tar_source {
 
 /* ---- Reading ---- */
 
-/* Sizes of the shards as they were found at the start of a request: one look for many samples. */
+/* Sizes of the shards at the start of a request: one fstat for many samples. */
 struct extents {
     const struct shard *shard[EXTENTS];
     uint64_t bytes[EXTENTS];
@@ -102,7 +103,7 @@ static int read_key(const struct shard *shard, size_t row, uint64_t extent,
     int bytes = tar_index_key(&walk, &key, err);
     if (bytes < 0)
         return bytes;
-    if (key == walk.joined) { /* does not lie in the archive as one piece */
+    if (key == walk.joined) { /* not in one piece in the archive */
         char *copy = request->alloc(request, (uint64_t)bytes);
         if (!copy)
             return err_set(err, -ENOMEM, "there is no memory for its key.");
@@ -112,7 +113,7 @@ static int read_key(const struct shard *shard, size_t row, uint64_t extent,
     return 0;
 }
 
-/* Bytes that are handed out where they lie are read from the disk here, not by the consumer. */
+/* Pages that spans point to are read from the disk here, not by the consumer. */
 static void touch(const uint8_t *bytes, uint64_t count)
 {
     for (uint64_t at = 0; at < count; at += 4096)
@@ -131,7 +132,7 @@ static int read_part(const struct tar_source *t, uint32_t f, const struct shard 
     if (offset + part->bytes > extent)
         return err_set(err, -LEAT_E_CORRUPT, "the file was cut short to %llu bytes.",
                        (unsigned long long)extent);
-    /* Rows of numbers are copied, as whoever takes a batch may write to them. */
+    /* Rows of numbers are copied, since the owner of a batch may write to them. */
     int stays = t->codec[f].kind == LEAT_CODEC_BYTES;
     if (stays)
         touch(bytes, part->bytes);
@@ -211,7 +212,8 @@ static int key_lengths(const struct tar_source *t, int64_t first, size_t count,
     return 0;
 }
 
-/* Known from the index where a value is nothing but its rows. A sample that lacks it has none. */
+/* Known from the index when a value is nothing but its rows. A sample without the value has none.
+ */
 static int find_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,
                         int64_t *ret_lengths, struct leat_err *err)
 {
@@ -249,8 +251,7 @@ static const struct source_ops tar_ops = {
 
 /* ---- Fields ---- */
 
-/* What a value is by the last part of its extension, as WebDataset decodes it; the rest is bytes.
- */
+/* The codec of a value by the last part of its extension, as in WebDataset; others are bytes. */
 static const struct {
     const char *extension;
     enum leat_codec_kind kind;
@@ -296,7 +297,7 @@ static int set_fields(struct tar_source *t, const struct leat_tar *asked, struct
     return 0;
 }
 
-/* Those of the first sample, in the order of its members. 0: there is no sample in this shard. */
+/* The fields of the first sample, in the order of its members. 0: the shard has no sample. */
 static int learn_fields(struct tar_source *t, const struct shard *shard, struct leat_err *err)
 {
     const struct mapped_file *file = &shard->file.file;
@@ -315,22 +316,22 @@ static int learn_fields(struct tar_source *t, const struct shard *shard, struct 
 
 /* ---- Opening ---- */
 
-/* What the threads that open the shards share. */
+/* Shared by the threads that open shards. */
 struct opening {
     struct tar_source *t;
     const struct leat_tar *asked;
-    struct shard_cache cache; /* its counts are atomic */
+    struct shard_cache cache; /* its counters are atomic */
     atomic_uint next;         /* shard to take */
-    int learning;             /* one thread alone, which ends with the first sample found */
-    pthread_mutex_t lock;     /* of what follows */
+    int learning;             /* one thread alone; ends with the first sample found */
+    pthread_mutex_t lock;     /* protects what follows */
     pthread_cond_t ended;
-    int left; /* threads at work */
+    int left; /* threads still running */
     int failed;
     struct leat_err err; /* the first failure */
 };
 
-/* Opened, indexed, kept, one after the other: a lock on a copy is never held while another is
- * waited for. */
+/* Opens, indexes and keeps one shard after the other: a thread that holds the lock of a copy never
+ * waits for another. */
 static int open_shard(struct opening *o, uint32_t number, struct leat_err *err)
 {
     struct tar_source *t = o->t;
@@ -339,7 +340,7 @@ static int open_shard(struct opening *o, uint32_t number, struct leat_err *err)
     int failed = shard_file_open(&shard->file, o->asked->shards[number], &o->cache, err);
     if (!failed && o->learning)
         failed = learn_fields(t, shard, err);
-    if (failed >= 0 && t->wanted.fields) /* else there is no sample in it */
+    if (failed >= 0 && t->wanted.fields) /* else the shard has no sample */
         failed =
             tar_index_parse(&shard->index, file->path, file->base, file->bytes, &t->wanted, err);
     if (failed >= 0)
@@ -379,7 +380,7 @@ static void *open_some(void *argument)
     return NULL;
 }
 
-/* Waits for the threads; 1: the caller gave up meanwhile. */
+/* Waits for the threads; 1: the caller cancelled. */
 static int wait_for_threads(struct opening *o)
 {
     int gave_up = 0;
@@ -393,7 +394,7 @@ static int wait_for_threads(struct opening *o)
         pthread_cond_timedwait(&o->ended, &o->lock, &until);
         if (gave_up || o->left <= 0 || !o->asked->cancelled)
             continue;
-        pthread_mutex_unlock(&o->lock); /* it may take its time: Python's lock, for one */
+        pthread_mutex_unlock(&o->lock); /* the callback may take long: it may take the GIL */
         gave_up = o->asked->cancelled(o->asked->owner) != 0;
         pthread_mutex_lock(&o->lock);
         if (gave_up)
@@ -419,17 +420,17 @@ static int run_threads(struct opening *o, int threads, struct leat_err *err)
     if (!started)
         return err_set(err, -EAGAIN, "No thread can be started to open the shards.");
     if (gave_up)
-        return err_set(err, -ECANCELED, "The opening of the shards was given up.");
+        return err_set(err, -ECANCELED, "Opening the shards was cancelled.");
     return o->failed ? err_set(err, o->failed, "%s", o->err.text) : 0;
 }
 
-/* One thread for each core, more where most of the time is waiting for servers. */
+/* One thread per core, more for addresses. */
 static int choose_threads(const struct leat_tar *asked)
 {
     long threads = asked->threads;
     if (threads < 1) {
         struct cgroup_info limits = {.cpus = 1};
-        cgroup_read("/", &limits); /* out of memory, one core it is */
+        cgroup_read("/", &limits); /* when it fails: one core */
         threads = (long)(limits.cpus + 0.5);
         for (uint32_t i = 0; i < asked->shard_count; i++)
             if (strstr(asked->shards[i], "://") && threads < THREADS_ADDRESSES)
@@ -480,7 +481,7 @@ static void count_samples(struct tar_source *t, int64_t *ret_count, double *ret_
     *ret_bytes = *ret_count ? (double)bytes / (double)*ret_count : 0;
 }
 
-/* The codec learns from the first value there is; a field that no sample has is a mistake. */
+/* The codec learns from the first value; a field that no sample has is an error. */
 static int set_codec(struct tar_source *t, uint32_t f, int64_t count, struct leat_err *err)
 {
     for (uint32_t i = 0; i < t->shard_count; i++) {
@@ -523,7 +524,8 @@ static int add_fields(struct tar_source *t, struct leat_err *err)
         failed = set_codec(t, f, count, err);
     for (uint32_t f = 0; !failed && f < t->wanted.fields; f++)
         t->base.sample_ns += codec_cost_ns(&t->codec[f], (uint64_t)bytes);
-    t->base.sample_ns += 100 + 300.0 * t->keys; /* the search; the key's header and its checksum */
+    t->base.sample_ns +=
+        100 + 300.0 * t->keys; /* the search; the header of the key and its checksum */
     return failed;
 }
 

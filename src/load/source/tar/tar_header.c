@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Where things lie in a header. */
+/* Offsets in a header. */
 enum {
     NAME_AT = 0,
     NAME_BYTES = 100,
@@ -17,7 +17,7 @@ enum {
     PREFIX_BYTES = 155
 };
 
-/* What the headers before a member's own said about it; a name of NULL: nothing. */
+/* What extended headers said about the next member; name NULL: nothing. */
 struct given {
     const char *name;
     size_t name_bytes;
@@ -31,7 +31,7 @@ static int damaged(const struct tar_walk *walk, uint64_t at, const char *what, s
                    (unsigned long long)at, what);
 }
 
-/* Octal digits, blanks before and behind them, up to a NUL; -1 for anything else. */
+/* Octal digits with blanks around them, up to a NUL; -1 for anything else. */
 static int64_t parse_octal(const uint8_t *field, size_t bytes)
 {
     size_t i = 0;
@@ -48,7 +48,7 @@ static int64_t parse_octal(const uint8_t *field, size_t bytes)
     return i == bytes || field[i] == 0 ? value : -1;
 }
 
-/* Octal, or GNU's base 256: a first byte of 0x80, then a number of big bytes first. */
+/* Octal, or GNU's base 256: 0x80, then a big-endian number. */
 static int64_t parse_number(const uint8_t *field, size_t bytes)
 {
     if (field[0] != 0x80)
@@ -62,8 +62,7 @@ static int64_t parse_number(const uint8_t *field, size_t bytes)
     return value;
 }
 
-/* The sum of all bytes, those of the checksum itself taken as blanks. Some old writers summed them
- * as signed. */
+/* The sum of all bytes, with the checksum field as blanks. Some old writers summed signed bytes. */
 static int checksum_holds(const uint8_t *block)
 {
     uint32_t sum = 0;
@@ -80,8 +79,8 @@ static int checksum_holds(const uint8_t *block)
     return said == (int64_t)sum || said == as_signed;
 }
 
-/* Owner, times and the like are not needed; but one that is no number is the mark of a header that
- * is none, or of a damaged one that happens to have its checksum. 0xff begins a negative one. */
+/* Owner, time and so on are not needed; but one that is not a number shows that this is no header,
+ * or a damaged one whose checksum happens to match. 0xff begins a negative number. */
 static int numbers_hold(const uint8_t *header)
 {
     static const struct {
@@ -109,7 +108,7 @@ static int is_zero(const uint8_t *block)
     return 1;
 }
 
-/* Types that have no data whatever their size says: links, devices, folders, pipes. */
+/* Types without data, whatever their size says: links, devices, folders, pipes. */
 static int is_without_data(uint8_t type)
 {
     return type >= '1' && type <= '6';
@@ -121,7 +120,7 @@ struct record {
     size_t key_bytes, value_bytes;
 };
 
-/* What follows the record is at *text. */
+/* *text is set to what follows the record. */
 static int parse_record(const struct tar_walk *walk, uint64_t at, const uint8_t **text,
                         const uint8_t *end, struct record *ret_record, struct leat_err *err)
 {
@@ -193,7 +192,7 @@ static int parse_pax(const struct tar_walk *walk, uint64_t at, const uint8_t *te
     return 0;
 }
 
-/* The name that the header itself has. Only POSIX's ustar has a prefix: GNU keeps times there. */
+/* The name in the header. Only POSIX's ustar has a prefix: GNU keeps times there. */
 static void own_name(struct tar_walk *walk, const uint8_t *header, struct tar_member *member)
 {
     const char *name = (const char *)header + NAME_AT, *prefix = (const char *)header + PREFIX_AT;
@@ -209,7 +208,7 @@ static void own_name(struct tar_walk *walk, const uint8_t *header, struct tar_me
     member->name_bytes += before + 1;
 }
 
-/* A header that stands at walk->at: its type and the size of what follows; the checks of both. */
+/* Reads the header at walk->at: its type and the size of what follows; checks both. */
 static int check_header(const struct tar_walk *walk, uint8_t *ret_type, uint64_t *ret_size,
                         struct leat_err *err)
 {
@@ -219,7 +218,7 @@ static int check_header(const struct tar_walk *walk, uint8_t *ret_type, uint64_t
                         : err_set(err, -LEAT_E_FOREIGN, "%s is not a tar archive.", walk->path);
     int64_t size = parse_number(header + SIZE_AT, SIZE_BYTES);
     if (size < 0 || !numbers_hold(header))
-        return damaged(walk, walk->at, "has a number that is none", err);
+        return damaged(walk, walk->at, "has an invalid number", err);
     *ret_type = header[TYPE_AT];
     *ret_size = (uint64_t)size;
     return 0;
@@ -237,7 +236,7 @@ static int check_extent(const struct tar_walk *walk, uint64_t size, struct leat_
                    (unsigned long long)left);
 }
 
-/* Behind the data, which is filled up to a whole block; the last one may lack its filling. */
+/* After the data, which is padded to whole blocks; the last padding may be missing. */
 static void step_over(struct tar_walk *walk, uint64_t size)
 {
     uint64_t left = walk->bytes - walk->at - TAR_BLOCK;
@@ -265,7 +264,7 @@ static int take_member(struct tar_walk *walk, uint8_t type, uint64_t size,
     int failed = check_extent(walk, size, err);
     if (failed < 0)
         return failed;
-    /* Before there were types, a folder was a file whose name ends in a slash. */
+    /* In old archives a folder was a file whose name ends in a slash. */
     int is_folder = member->name_bytes && member->name[member->name_bytes - 1] == '/';
     member->regular = type == '0' || type == '7' || (type == 0 && !is_folder);
     member->offset = walk->at + TAR_BLOCK;

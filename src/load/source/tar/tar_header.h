@@ -1,14 +1,13 @@
 /* tar_header.h: the members of a tar archive in memory, one after the other, with bounds.
  *
- *     header 512 bytes | data, filled up to 512 | header | data | … | two blocks of zeros
+ *     header 512 bytes | data, padded to 512 | header | data | … | two blocks of zeros
  *
- * A header has a checksum, which is verified: a header that does not have it is damage. Data has
- * none: bytes of a member that changed are not noticed here. The first block of zeros ends the
- * archive, and an archive without one was cut short, however well its last member ends.
+ * The checksum of a header is verified. Data has none: changed bytes of a member are not noticed.
+ * The first block of zeros ends the archive; an archive without one was cut short.
  *
- * Known are ustar, pax (path, size) and GNU (long names, sizes in base 256), as Python's tarfile
- * and GNU tar write them. A sparse file is refused: its data does not lie there as one piece. So is
- * a global pax header that gives all members one path or size.
+ * ustar, pax (path, size) and GNU (long names, sizes in base 256) are known, as Python's tarfile
+ * and GNU tar write them. A sparse file is refused, since its data is not in one piece; so is a
+ * global pax header that gives all members one path or size.
  */
 #ifndef LEAT_LOAD_SOURCE_TAR_HEADER_H
 #define LEAT_LOAD_SOURCE_TAR_HEADER_H
@@ -21,16 +20,16 @@
 #define TAR_BLOCK 512
 
 struct tar_member {
-    const char *name; /* not terminated: in the archive, or in the walk, until its next step */
+    const char *name; /* not terminated: in the archive, or in the walk until its next step */
     size_t name_bytes;
     int regular;            /* a plain file: not a directory, a link or something else */
-    uint64_t start;         /* of the member's first header: of its long name, where it has one */
+    uint64_t start;         /* of the member's first header: of its long name, if it has one */
     uint64_t offset, bytes; /* of its data, which lies within the archive */
 };
 
 /* Set path, base and bytes; `at` is where the walk begins, the first header of a member. */
 struct tar_walk {
-    const char *path; /* for the sentence */
+    const char *path; /* for messages */
     const uint8_t *base;
     uint64_t bytes, at;
     char joined[257]; /* prefix, slash and name of a ustar header */

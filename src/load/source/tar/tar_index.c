@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-/* A name cut in two: at the first dot of its base name. */
+/* A name split at the first dot of its base name. */
 struct split {
     const char *extension;
     size_t key_bytes, extension_bytes;
 };
 
-/* "__meta__" or "__meta__/x": what WebDataset keeps for its own use. */
+/* "__meta__" or "__meta__/x": reserved by WebDataset. */
 static int is_meta(const char *name, size_t bytes)
 {
     const char *slash = memchr(name, '/', bytes);
@@ -20,7 +20,7 @@ static int is_meta(const char *name, size_t bytes)
     return first >= 4 && memcmp(name, "__", 2) == 0 && memcmp(name + first - 2, "__", 2) == 0;
 }
 
-/* 1: it belongs to a sample. */
+/* 1: the member belongs to a sample. */
 static int split_name(const char *name, size_t bytes, struct split *ret_split)
 {
     const char *slash = memrchr(name, '/', bytes);
@@ -47,8 +47,8 @@ static int is_extension(const struct split *split, const char *wanted)
     return !wanted[split->extension_bytes];
 }
 
-/* The key of the sample that members are being added to. The names lie in the archive, but for
- * those that were joined of two parts, so a copy is kept. */
+/* The key of the current sample. Names lie in the archive, but for those joined of two parts, so a
+ * copy is kept. */
 struct current {
     int open;
     size_t key_bytes;
@@ -91,7 +91,7 @@ static struct tar_part *last_sample(struct tar_index *index)
     return index->parts + (index->count - 1) * index->fields;
 }
 
-/* With skip_missing a sample that turned out to lack something makes room for the next. */
+/* With skip_missing a sample that lacks a field is overwritten by the next one. */
 static void end_sample(struct tar_index *index, const struct tar_wanted *wanted)
 {
     if (!index->count || !wanted->skip_missing)
@@ -165,7 +165,7 @@ static int parse(struct tar_index *index, struct tar_walk *walk, const struct ta
     return more;
 }
 
-/* Growing by half leaves room that a source would keep for all its life. */
+/* Growing by half leaves memory unused that would be kept as long as the source. */
 static void shrink_to_fit(struct tar_index *index)
 {
     void *starts = mem_resize(index->starts, index->count, sizeof *index->starts);
@@ -202,7 +202,7 @@ static int add_extension(const struct split *split, const char *path,
                          char extensions[][LEAT_NAME_BYTES], int count, struct leat_err *err)
 {
     if (!split->extension_bytes)
-        return count; /* "name.": a member that no field can be called after */
+        return count; /* "name.": not a field */
     if (count == LEAT_MAX_FIELDS)
         return err_set(err, -LEAT_E_FOREIGN,
                        "%s: the first sample has more than %d members; name the fields to read.",

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Formats without functions are known by their look, to be refused by their name. */
+/* Formats without functions are recognised in order to be refused by name. */
 static const struct {
     const char *name;
     size_t bytes;
@@ -79,7 +79,7 @@ int unpack_put(struct unpack *unpack, const uint8_t *bytes, size_t count, struct
 int unpack_end(struct unpack *unpack, struct leat_err *err)
 {
     int failed = 0;
-    if (!unpack->begun) { /* shorter than any look */
+    if (!unpack->begun) { /* shorter than the magic bytes */
         failed = begin(unpack, err);
         if (!failed)
             failed = pass_on(unpack, unpack->magic, unpack->magic_bytes, err);

@@ -1,10 +1,10 @@
-/* unpack.h: bytes that arrive compressed, or not, and leave as they were.
+/* unpack.h: decompresses bytes as they arrive.
  *
  *     read or downloaded  ──►  unpack_put()  ──►  out->write()
  *
- * What they are is seen from the first bytes, never from a name: gz, zstd, or plain. Both checks of
- * the formats are made: the CRC of gz always, zstd's where the frame has one. Nothing but the
- * window of the format is kept in memory.
+ * The format is found by the first bytes, never by a name: gz, zstd, or plain. The checksums of the
+ * formats are verified: gz always has one, zstd if the frame has one. Only the window of the format
+ * is kept in memory.
  */
 #ifndef LEAT_LOAD_SOURCE_UNPACK_H
 #define LEAT_LOAD_SOURCE_UNPACK_H
@@ -20,8 +20,8 @@ struct unpack_out {
     int (*write)(struct unpack_out *out, const uint8_t *bytes, size_t count, struct leat_err *err);
 };
 
-/* One compressed format. `put` may be called with any cut of the bytes; `end` says whether they
- * ended where the format may. Sentences are without the name of the file. */
+/* One compressed format. `put` may be called with any part of the bytes; `end` checks that they are
+ * complete. Messages do not name the file. */
 struct unpack_format {
     int (*open)(void **ret_state, struct leat_err *err);
     int (*put)(void *state, const uint8_t *bytes, size_t count, struct unpack_out *out,
@@ -31,7 +31,7 @@ struct unpack_format {
 };
 extern const struct unpack_format unpack_gz, unpack_zstd;
 
-/* 1: these first bytes are those of a compressed file, known or not. */
+/* 1: these are the first bytes of a compressed file, of a known format or not. */
 int unpack_is_packed(const uint8_t *bytes, size_t count);
 
 /* Begin with zeros and `out`. */

@@ -1,5 +1,5 @@
-/* unpack_gz.c: gzip by zlib. A file may be several gzip files one behind the other, as pigz and cat
- * make them, and may be filled up with zeros, as tapes were. */
+/* unpack_gz.c: gzip, by zlib. A file may be several gzip files one after the other, as pigz and cat
+ * make them, and may be padded with zeros. */
 #include "unpack.h"
 
 #include "base/mem.h"
@@ -10,7 +10,7 @@
 
 struct gunzip {
     z_stream stream;
-    int opened, ended, padding; /* ended: exactly behind a whole gzip file */
+    int opened, ended, padding; /* ended: exactly at the end of a gzip file */
     uint8_t out[OUT_BYTES];
 };
 
@@ -25,7 +25,7 @@ static void gz_close(void *state)
 static int gz_open(void **ret_state, struct leat_err *err)
 {
     struct gunzip *g = mem_alloc(sizeof *g);
-    if (!g || inflateInit2(&g->stream, 15 + 16) != Z_OK) { /* + 16: gzip, and nothing else */
+    if (!g || inflateInit2(&g->stream, 15 + 16) != Z_OK) { /* + 16: gzip only */
         mem_free(g);
         return err_set(err, -ENOMEM, "there is no memory to decompress it.");
     }
