@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Batches on the GPU, side by side with torch, in one run; ends with a table.
+"""Batches on the GPU: leat.DataLoader and torch's. Ends with a table.
 
     PYTHONPATH=build/python python3 bench/gpu_loader.py [--scale 1.0] [--only JOB ...]
 
-Times are medians of five epochs after one that warms up: memory is page-locked once, in the first.
-torch's DataLoader is slow enough that two of its batches stand for the epoch, scaled by samples.
-Training on tokens and training on a cached batch take turns: the clock of a GPU drifts as it warms. So do
-epochs of images and copies by the link alone, of which there are more: one takes no longer than 50 ms, and
-whoever else uses the host disturbs some of them. How long the GPU idles beside work of 5 ms a batch is
-told of a loader with a seed, which begins the next epoch while the last batch is in use; without one its
-order is drawn by torch when it begins.
+Times are medians of five epochs after a warm-up epoch, in which memory is page-locked. Of torch's
+DataLoader two batches are measured and scaled to the epoch by their samples. Training on tokens and
+training on a cached batch alternate, because the clock of a GPU changes as it warms. So do epochs
+of images and plain copies; there are more of them, because one takes at most 50 ms and other users
+of the host disturb some. The idle time of the GPU beside work of 5 ms per batch is measured with a
+seeded loader, which makes the next epoch's first batches while the last batch is in use; without a
+seed torch draws the order when the epoch begins.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def row(what, figure, bar, held):
 
 
 def timed(run, times=EPOCHS):
-    """The median of the seconds a call takes, the GPU's work included."""
+    """Median seconds of a call, with the GPU's work."""
     run()
     return statistics.median(once(run) for _ in range(times))
 
@@ -51,7 +51,7 @@ def once(run):
 
 
 def in_turns(runs, times=EPOCHS):
-    """The same of several calls, one after the other in each turn."""
+    """The same for several calls that alternate."""
     for run in runs:
         run()
     seconds = [[once(run) for run in runs] for _ in range(times)]
@@ -76,7 +76,7 @@ class Link:
             self.there.copy_(self.host, non_blocking=True)
 
     def rate(self, seconds):
-        """Bytes a second."""
+        """Bytes per second."""
         return self.COPIES * self.BYTES / seconds
 
 
@@ -158,7 +158,7 @@ def image_job(count, link, folder):
     cycles = int(5e-3 * clock_hz())
 
     def work_on(batches):
-        """5 ms of the GPU a batch, and what the GPU had to do besides: nothing, if all is hidden."""
+        """5 ms of GPU work per batch; the rest of the time is what the loader does not hide."""
 
         def run():
             for batch in batches:
@@ -255,7 +255,7 @@ def token_job(batches, folder):
 
 
 def clock_hz():
-    """What torch.cuda._sleep() counts in."""
+    """The unit of torch.cuda._sleep()."""
     cycles = 100_000_000
     return cycles / timed(lambda: torch.cuda._sleep(cycles))
 

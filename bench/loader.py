@@ -1,16 +1,16 @@
-"""leat.DataLoader beside torch's, job by job, in one run.
+"""Rates of leat.DataLoader and of torch's, for several jobs.
 
     make bench-loader
     .venv/bin/python bench/loader.py [--build FOLDER] [--only JOB ...] [--scale X] [--seconds S]
 
-Every figure comes from a process of its own, so that a DataLoader that dies or swallows memory
-spoils nothing but its own row. torch gets its best of 0 to 4 workers. A rate is taken from the
-moment the iterator is asked for, over whole rounds of all workers (a round: one batch of each), for
-at least S seconds or to the end of the epoch; the page cache is warm. leat is measured before,
-between and after, and its median counts. The consumer only takes the batches.
+Each figure is measured in a process of its own, so that a DataLoader that crashes or uses all
+memory affects only its own row. torch gets its best of 0 to 4 workers. A rate is measured from the
+request for the iterator, over whole rounds of all workers (a round: one batch of each), for at
+least S seconds or to the end of the epoch, with a warm page cache. leat is measured before, between
+and after torch; its median counts. The consumer only takes the batches.
 
-Prints a table and then the bars; the exit status is 0 when all bars hold. With --scale the data is
-smaller: a look, not a verdict.
+Prints a table and the bars. The exit status is 0 when all bars hold. --scale makes the data
+smaller, for a first impression.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from overhead import ROOT, Bars
 WORKERS = range(5)
 
 
-# ---- what is measured, in a process of its own ---------------------------------------------------
+# ---- measured, in a process of its own ---------------------------------------------------
 def memory_data(job):
     import torch
 
@@ -51,7 +51,7 @@ def npy_data(job):
 
 
 class MappedTokens:
-    """What people write over np.memmap."""
+    """The usual dataset over np.memmap."""
 
     def __init__(self, path):
         import numpy
@@ -115,7 +115,7 @@ def measure_rate(job):
             spent = time.perf_counter() - start
             if spent >= job["seconds"] and batches % round_size == 0:
                 return samples / spent
-        if job["who"] == "torch":  # an epoch was too short to fill the time: it is the measure
+        if job["who"] == "torch":  # the epoch was shorter than S seconds
             return samples / (time.perf_counter() - start)
 
 
@@ -178,7 +178,7 @@ MEASURES = {
 
 # ---- the jobs ------------------------------------------------------------------------------------
 def ask(program, build, job):
-    """What a process of its own, `program --measure JOB`, prints as JSON; None where it died."""
+    """The JSON that the process `program --measure JOB` prints; None if it failed."""
     result = subprocess.run(
         [sys.executable, program, "--measure", json.dumps(job)],
         env=dict(os.environ, PYTHONPATH=os.path.join(build, "python")),
@@ -187,21 +187,21 @@ def ask(program, build, job):
         check=False,
     )
     if result.returncode:
-        last = (result.stderr.strip().splitlines() or ["no word"])[-1]
-        print(f"    {job['who']} {job.get('workers', '')}: died ({result.returncode}): {last}")
+        last = (result.stderr.strip().splitlines() or ["no message"])[-1]
+        print(f"    {job['who']} {job.get('workers', '')}: failed ({result.returncode}): {last}")
         return None
     return json.loads(result.stdout)
 
 
 class Run:
-    program = os.path.abspath(__file__)  # that measures when it is called with --measure
+    program = os.path.abspath(__file__)  # run with --measure
 
     def __init__(self, arguments, folder):
         self.build, self.seconds, self.scale = arguments.build, arguments.seconds, arguments.scale
         self.folder = folder
 
     def measure(self, what, who, **job):
-        """The figure, or None where the process died."""
+        """The figure, or None if the process failed."""
         job.update(what=what, who=who, seconds=self.seconds)
         return ask(self.program, self.build, job)
 
@@ -209,7 +209,7 @@ class Run:
         return max(1, int(count * self.scale))
 
     def rates(self, name, least, bars, **job):
-        """torch's best of 0 to 4 workers, and leat around it."""
+        """torch with 0 to 4 workers; leat before, between and after."""
         leat = [self.measure("rate", "leat", **job)]
         torch = {}
         for workers in WORKERS:

@@ -1,23 +1,24 @@
-"""HDF5 by leat.DataLoader beside h5py under torch's, in one run.
+"""Rates of leat.data.Hdf5 and of h5py with torch's DataLoader.
 
-    .venv/bin/python bench/loader_hdf5.py [--build FOLDER] [--only JOB ...] [--scale X] [--seconds S]
+    .venv/bin/python bench/loader_hdf5.py [--build FOLDER] [--only JOB ...] [--scale X] [--seconds
+    S]
 
-    photographs   3 x 64 x 64 bytes in chunks of 64, gzip: packed to four fifths, as real ones are, so
-                  that unpacking is nearly all there is to do
+    photographs   3 x 64 x 64 bytes in chunks of 64, gzip: compressed to 80 %, so that decompression
+                  is nearly all of the work
     features      256 float32 in chunks of 256, shuffle and gzip
 
-Both have labels beside them, and are shuffled within windows of neighbours on either side. Either side
-may keep 64 MiB of unpacked chunks: two windows at least, and a part of the data. The side of h5py is
-given what helps it: the file is opened in each worker, and the rows of a batch are read one by one or
-all at once with sorted indices, whichever is faster; then its best of 0 to 4 workers counts. (Sorted
-indices that without workers have not a fifth of the best rate are not tried with workers.)
+Both have labels and are shuffled within windows of neighbours, by leat and by h5py. Each may cache
+64 MiB of decompressed chunks: at least two windows, and a part of the data. h5py is used in the
+fastest way: the file is opened in each worker, and the rows of a batch are read one by one or all
+at once with sorted indices, whichever is faster; its best of 0 to 4 workers counts. (Sorted indices
+that reach less than a fifth of the best rate without workers are not measured with workers.)
 
-Every figure comes from a process of its own. A rate is taken from the moment the iterator is asked
-for, over whole windows, for at least S seconds; the page cache is warm. leat is measured before,
-between and after, and its median counts. The consumer only takes the batches.
+Each figure is measured in a process of its own. A rate is measured from the request for the
+iterator, over whole windows, for at least S seconds, with a warm page cache. leat is measured
+before, between and after; its median counts. The consumer only takes the batches.
 
-Prints a table and then the bar; the exit status is 0 when it holds. With --scale the data is smaller:
-a look, not a verdict.
+Prints a table and the bar. The exit status is 0 when it holds. --scale makes the data smaller, for
+a first impression.
 """
 
 import argparse
@@ -32,14 +33,14 @@ from loader import ask
 from overhead import ROOT, Bars
 
 BATCH, CACHE_BYTES = 256, 64 << 20
-# Samples, chunk, and the window that leat takes for such chunks and such a cache.
+# Samples, samples of a chunk, and the window that leat chooses for these chunks and this cache.
 JOBS = {"photographs": (32768, 64, 2048), "features": (1 << 19, 256, 4096)}
 LEAST = 5
 
 
-# ---- what is measured, in a process of its own ---------------------------------------------------
+# ---- measured, in a process of its own ---------------------------------------------------
 class Rows:
-    """What people write over h5py. `together`: a batch by one sorted selection."""
+    """The usual dataset over h5py. `together`: one sorted selection per batch."""
 
     def __init__(self, path, together):
         import h5py
@@ -131,13 +132,13 @@ def measure_rate(job):
 
 # ---- the run -------------------------------------------------------------------------------------
 def measure(arguments, who, **job):
-    """The figure, or None where the process died."""
+    """The figure, or None if the process failed."""
     job.update(who=who, seconds=arguments.seconds)
     return ask(os.path.abspath(__file__), arguments.build, job)
 
 
 def photographs(random, count):
-    """Slopes with noise in the lower bits."""
+    """Gradients with noise in the lower bits."""
     import numpy
 
     y, x = numpy.mgrid[0:64, 0:64]
@@ -147,7 +148,7 @@ def photographs(random, count):
 
 
 def features(random, count):
-    """Walks in steps of 1 / 16."""
+    """Random walks in steps of 1 / 16."""
     return (random.integers(-4, 5, (count, 256)).cumsum(1) / 16).astype("f4")
 
 
@@ -168,7 +169,7 @@ def write_file(path, job, count):
         for start in range(0, count, 4096):
             rows[start : start + 4096] = make(random, min(4096, count - start))
         ratio = rows.id.get_storage_size() / (count * one.nbytes)
-    print(f"{job}: {count} samples, packed to {100 * ratio:.0f} %", flush=True)
+    print(f"{job}: {count} samples, compressed to {100 * ratio:.0f} %", flush=True)
 
 
 def compare(arguments, job, path, bars):

@@ -1,12 +1,12 @@
-"""leat.data.Lmdb beside a Dataset over the lmdb module and torch's DataLoader, in one run.
+"""Rates of leat.data.Lmdb and of the lmdb module with torch's DataLoader.
 
     .venv/bin/python bench/loader_lmdb.py [--build FOLDER] [--scale X] [--seconds S]
 
 100 000 values of 4096 bytes, float32, shuffled, batches of 256. torch gets its best of 0 to 4
-workers, and lmdb what its users know to be fast: an environment for each worker with one
-transaction that stays open, readahead and locks off, buffers in place of copies, np.frombuffer; once
-with a get() for each sample, once with a getmulti() for each batch. How rates are taken is said in
-loader.py. Prints a table and the bars, which the exit status follows.
+workers. lmdb is used in the fastest known way: an environment per worker with one open transaction,
+readahead and locks off, buffers instead of copies, np.frombuffer; once with a get() per sample,
+once with a getmulti() per batch. Rates are measured as in loader.py. Prints a table and the bars;
+the exit status is 0 when they hold.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BAR = 8
 
 
 class Values:
-    """What people write over the lmdb module."""
+    """The usual dataset over the lmdb module."""
 
     def __init__(self, path, count):
         self.path, self.count, self.transaction = path, count, None
@@ -50,7 +50,7 @@ class Values:
 
 
 class ValuesTogether(Values):
-    """The same with one call of lmdb for a batch."""
+    """The same with one call of lmdb per batch."""
 
     def __getitems__(self, indices):
         import numpy

@@ -1,18 +1,18 @@
-"""leat.data.Tar beside WebDataset: epochs over the same shards, shuffled, in one run.
+"""Rates of leat.data.Tar and of WebDataset over the same shards, shuffled.
 
     .venv/bin/python bench/loader_tar.py [--build FOLDER] [--scale X] [--rounds N]
 
-100 000 samples, a .npy of 4 kB and a label each, in 20 shards. WebDataset is set up as its own
-documentation has it: shards shuffled, a shuffle buffer of 1000, decoded, batched in the workers, and
-torch's DataLoader with its best of 0 to 4 workers. leat shuffles over all samples. Both give batches
-of 256 as tensors, and the consumer only takes them.
+100 000 samples, a .npy of 4 kB and a label each, in 20 shards. WebDataset is used as its
+documentation recommends: shards shuffled, a shuffle buffer of 1000, decoded, batched in the
+workers, and torch's DataLoader with its best of 0 to 4 workers. leat shuffles over all samples.
+Both give batches of 256 as tensors, and the consumer only takes them.
 
-Every figure comes from a process of its own; the page cache is warm. A rate is that of a whole epoch,
-from the moment the iterator is asked for; with workers the second one of the process, as they persist
-from epoch to epoch in a training. leat is measured before, between and after, and its median counts.
-What leat needs once to index the shards is printed beside it, and is not part of the rate.
+Each figure is measured in a process of its own, with a warm page cache. A rate is that of a whole
+epoch, from the request for the iterator; with workers, of the second epoch of the process, because
+workers persist between epochs. leat is measured before, between and after; its median counts. The
+time to index the shards once is printed too, and is not part of the rate.
 
-The exit status is 0 when the bar holds. With --scale the data is smaller: a look, not a verdict.
+The exit status is 0 when the bar holds. --scale makes the data smaller, for a first impression.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from overhead import ROOT, Bars
 SAMPLES, SHARDS, BATCH, WORKERS, BAR = 100_000, 20, 256, range(5), 15
 
 
-# ---- what is measured, in a process of its own ---------------------------------------------------
+# ---- measured, in a process of its own ---------------------------------------------------
 def leat_loader(job):
     import leat
     from leat.data import Tar
@@ -64,7 +64,7 @@ def measure(job):
 
     torch.set_num_threads(1)
     loader = leat_loader(job) if job["who"] == "leat" else webdataset_loader(job)
-    for _epoch in range(1 if job.get("workers") == 0 else 2):  # without workers none has to start
+    for _epoch in range(1 if job.get("workers") == 0 else 2):  # the second epoch with workers
         samples = 0
         start = time.perf_counter()
         for batch in loader:

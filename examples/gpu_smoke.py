@@ -1,7 +1,6 @@
 """A small training on the GPU: a few seconds, a known number of steps, one loader with workers.
 
-It prints the number of steps it made, so that whoever runs it under `leat run` can compare that with
-what leat counted.
+It prints the number of steps, to compare with the number that `leat run` reports.
 """
 
 import argparse
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=211, help="a prime, easily recognised")
+    parser.add_argument("--steps", type=int, default=211, help="a prime number, easy to recognise")
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
 

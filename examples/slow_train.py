@@ -1,11 +1,11 @@
-"""A small, real image training that is slow for the most common of reasons.
+"""A small image training that is slow for the most common reason.
 
-    leat run examples/slow_train.py                 num_workers=0: each batch is read while the model waits
-    leat run examples/slow_train.py --workers 2     the same training, batches read ahead
+    leat run examples/slow_train.py                 num_workers=0: the model waits for each batch
+    leat run examples/slow_train.py --workers 2     the same training, batches are read ahead
 
 256 JPEG files are made at first use and kept. Every sample is read, decoded, cropped and flipped in
-__getitem__, as everywhere. One thing is modelled rather than real: the files lie on this machine's
-disk, so a sleep of 3 ms a file stands for the latency of network storage. Nothing here knows of leat.
+__getitem__. The files are on a local disk, so a sleep of 3 ms per file stands for the latency of
+network storage. The script does not use leat.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-REMOTE_READ_S = 0.003  # what one small file costs on NFS or an object store nearby
+REMOTE_READ_S = 0.003  # a small file on NFS or in an object store
 IMAGES, CLASSES = 256, 8
 
 
 def make_images(folder):
-    """Coloured noise with a gradient by class, so that there is something to learn."""
+    """Coloured noise with a gradient that depends on the class."""
     if folder.exists():
         return
     made = pathlib.Path(tempfile.mkdtemp(dir=folder.parent))

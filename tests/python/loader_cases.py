@@ -78,7 +78,7 @@ class Custom:
         return self
 
 
-# What each process of workers needs to find by name.
+# Functions that workers find by name.
 def as_dict(i):
     return {"a": torch.tensor([i]), "b": i, "c": {"d": float(i)}}
 
@@ -160,7 +160,7 @@ def seed_of_worker(i):
     return info.id, info.num_workers, int(os.environ.get("LEAT_TEST_WORKER", -1))
 
 
-def tell_worker(worker):
+def set_worker_variable(worker):
     os.environ["LEAT_TEST_WORKER"] = str(worker * 10)
 
 
@@ -250,7 +250,7 @@ ARGUMENTS = {
     "drop": {"batch_size": 5, "drop_last": True},
     "generator": {"batch_size": 4, "shuffle": True, "generator": gen},
 }
-# Single combinations, over tensors (which leat reads itself) and over rows (which it does not).
+# Single combinations, over tensors (read in C) and over rows (through torch).
 COMBINATIONS = {
     "all_of_it": {"batch_size": 1000},
     "exact": {"batch_size": 23},
@@ -316,9 +316,9 @@ COMBINATIONS = {
     "collate_default": {"batch_size": 4, "collate_fn": lambda: torch.utils.data.default_collate},
     "convert": {"batch_size": None, "collate_fn": lambda: list},
     "single_sliced": {"batch_size": None, "sampler": lambda: [[1, 2], [3, 4]]},
-    "worker_init": {"batch_size": 4, "worker_init_fn": lambda: tell_worker},
+    "worker_init": {"batch_size": 4, "worker_init_fn": lambda: set_worker_variable},
     "timeout_without_workers": {"batch_size": 4, "timeout": 5},
-    # What the constructor refuses.
+    # The constructor refuses these.
     "zero": {"batch_size": 0},
     "below_zero": {"batch_size": -3},
     "half_a_batch": {"batch_size": 2.5},

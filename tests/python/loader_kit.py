@@ -1,4 +1,4 @@
-"""What the tests of leat.DataLoader share."""
+"""Helpers of the tests of leat.DataLoader."""
 
 import os
 import struct
@@ -20,7 +20,7 @@ ORDERS = ("full", "quasi", "window", "sequential")
 
 
 class Rows(Dataset):
-    """A dataset that only Python can read."""
+    """A dataset in Python."""
 
     def __init__(self, length):
         self.length = length
@@ -38,7 +38,7 @@ class Stream(IterableDataset):
 
 
 def numbers(loader):
-    """The samples of one epoch, which are numbers, in their order."""
+    """The samples of an epoch, in order; they are numbers."""
     return [i for batch in loader for i in batch.tolist()]
 
 
@@ -54,13 +54,13 @@ def threads_now():
     return len(thread_ids())
 
 
-def threads_settle(most):
-    """Whether no more than `most` threads are left, or soon: a thread that was joined can still be
-    seen in /proc for a moment."""
+def threads_settle(limit):
+    """Whether at most `limit` threads are left within 10 s: /proc shows a joined thread for a
+    moment."""
     until = time.monotonic() + 10
-    while threads_now() > most and time.monotonic() < until:
+    while threads_now() > limit and time.monotonic() < until:
         time.sleep(0.01)
-    return threads_now() <= most
+    return threads_now() <= limit
 
 
 def files_now():
@@ -73,7 +73,7 @@ def resident_bytes():
 
 
 def anonymous_bytes():
-    """Of this process's memory, what is not mapped from files."""
+    """Memory of this process that is not mapped from files."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("RssAnon")) * 1024
 
@@ -91,8 +91,8 @@ def run_script(script, *args, **options):
 
 
 def megatron_index(path, dtype, lengths, firsts=None):
-    """As Megatron-LM's IndexedDatasetBuilder writes it; `firsts` are the documents' first sequences,
-    and the end of the last."""
+    """As Megatron-LM's IndexedDatasetBuilder writes it; `firsts` are the first
+    sequences of the documents, and the end of the last."""
     codes = {numpy.uint16: 8, numpy.int32: 4}
     firsts = [0, len(lengths)] if firsts is None else firsts
     starts = numpy.cumsum([0, *lengths[:-1]]) * numpy.dtype(dtype).itemsize
@@ -105,7 +105,7 @@ def megatron_index(path, dtype, lengths, firsts=None):
 
 
 def megatron_documents(stem, dtype, lengths, firsts):
-    """A .bin of rising numbers and its .idx; gives the documents."""
+    """Writes a .bin of rising numbers and its .idx; returns the documents."""
     tokens = numpy.arange(1000, 1000 + sum(lengths), dtype=dtype)
     tokens.tofile(f"{stem}.bin")
     megatron_index(f"{stem}.idx", dtype, lengths, firsts)

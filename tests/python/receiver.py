@@ -1,7 +1,7 @@
-"""leat's end of the wire, for tests: takes the memfds of a run and reads what is in them.
+"""Receives the memfds of a run, as leat does, and reads the records in them.
 
-The offsets are those of src/record/layout.h. They are written out here once more, on purpose: a
-layout that changes without its version fails here.
+The offsets of src/record/layout.h are repeated here on purpose: a layout that changes without its
+version fails the tests.
 """
 
 import mmap
@@ -71,7 +71,7 @@ def _bin_floor(index):
 
 
 class Process:
-    """One process that said hello, as far as it has got."""
+    """The memory of one recording process."""
 
     def __init__(self, fd, pid):
         self.pid = pid
@@ -156,7 +156,7 @@ class Process:
 
     @property
     def engines(self):
-        """{loader: its Engine} of those that leat's own threads serve."""
+        """{loader: its Engine} of the loaders whose batches are made in C."""
         found = {}
         for i in range(self._unpack("I", ENGINES_USED)[0]):
             *numbers, told, source, order = self._unpack(
@@ -173,8 +173,7 @@ class Process:
         return self.of("fetch", without=END | ERROR)
 
     def part(self, name, loader=0):
-        """The histogram of a part; its sums and its bins are made by separate additions, and must
-        agree."""
+        """The histogram of a part. Its sums and bins are added separately and must agree."""
         place = PARTS + (loader * len(PART_NAMES) + PART_NAMES.index(name)) * PART_BYTES
         n, total, most, size = self._unpack("QQQQ", place)
         counts = self._unpack(f"{PART_BINS}Q", place + 32)
@@ -189,7 +188,7 @@ class Process:
         return {batches: n for batches, n in enumerate(counts) if n}
 
     def parts(self):
-        """{(loader, name): Part} of all that were added to."""
+        """{(loader, name): Part} of all parts that are not empty."""
         found = {}
         for loader in range(PART_LOADERS):
             for name in PART_NAMES:
@@ -214,7 +213,7 @@ def iteration(record):
 
 
 class Receiver:
-    """A listening socket, and everyone who came."""
+    """A listening socket and the processes that connected to it."""
 
     def __init__(self, folder, on_hello=None):
         self.path = os.path.join(str(folder), "leat.sock")
@@ -236,7 +235,7 @@ class Receiver:
                 data, fds, _, _ = socket.recv_fds(peer, 64, 1)
                 if data == LAST_WORD:
                     return
-                if not fds:  # it died before it spoke
+                if not fds:  # it died before it sent the memfd
                     continue
                 magic, version, pid = struct.unpack("<QIi", data)
                 assert magic == MAGIC and version == 11
@@ -246,7 +245,7 @@ class Receiver:
                     self.on_hello(process)
 
     def close(self):
-        """After the run: what was sent is in the backlog, and is taken before this returns."""
+        """After the run: reads everything in the backlog, then returns."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
             last.connect(self.path)
             last.send(LAST_WORD)

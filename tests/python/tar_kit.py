@@ -1,4 +1,4 @@
-"""What the tests of leat.data.Tar share: shards, and what WebDataset's own reader makes of them."""
+"""Helpers of the tests of leat.data.Tar: shards, and WebDataset's reading of them."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ def npy(array):
 
 
 def members_of(i):
-    """The four files of sample i, each of a kind of its own."""
+    """The four files of sample i, of different types."""
     return {
         "npy": npy(numpy.full((2, 3), i, numpy.float32)),
         "cls": str(i % 7).encode(),
@@ -51,7 +51,7 @@ def add(tar, name, data=b"", **more):
 
 
 def packed(path, kind):
-    """The file beside it, compressed."""
+    """Writes a compressed copy beside it; returns its path."""
     target = f"{path}.{kind}"
     with open(path, "rb") as file:
         data = file.read()
@@ -79,7 +79,7 @@ def by_webdataset(*shards):
 
 
 def same(one, other):
-    """Whether two samples, or batches, have the same values; arrays and tensors are one to us."""
+    """Whether two samples or batches have the same values, as arrays or tensors."""
     if set(one) != set(other):
         return False
     for key, value in one.items():

@@ -17,12 +17,12 @@ def lognormal(count, seed=0):
 
 
 def ragged(count=300):
-    """Sample i has the number i, as often as it is long, at least once."""
+    """Sample i repeats the number i."""
     return leat_data.Ragged([torch.full((1 + n,), i) for i, n in enumerate(lognormal(count))])
 
 
 def of(loader):
-    """The samples of each batch of padded rows."""
+    """The sample numbers of each batch."""
     return [rows[:, 0].tolist() for rows, _ in loader]
 
 
@@ -50,7 +50,7 @@ def test_every_sample_once_through_both_loaders(kind):
         dataset, batch_sampler=sampler(dataset, kind), collate_fn=leat.Pad()
     )
     assert mine.plan().runs_in_c, mine.plan()
-    assert "a batch at a time" not in str(mine.plan())  # batches are made ahead
+    assert "one batch at a time" not in str(mine.plan())  # batches are made ahead
     epochs = []
     for _ in range(3):
         expected = len(mine)
@@ -76,7 +76,7 @@ def test_the_budget_holds_for_the_padded_batch(multiple):
     assert max(sizes) <= 8192 and sum(sizes) / len(sizes) > 4096
 
 
-def test_padding_is_less_than_half_of_random_batches():
+def test_padding_is_less_than_half_of_that_of_random_batches():
     lengths = lognormal(20000)
 
     def waste(batches):
@@ -101,7 +101,7 @@ def test_epochs():
     assert list(pickle.loads(pickle.dumps(batches))) == list(copy.copy(batches))
 
 
-def test_what_has_lengths():
+def test_accepted_kinds_of_lengths():
     lengths = lognormal(50).tolist()
     expected = list(leat.BucketSampler(lengths, 4))
     for same in (
@@ -117,14 +117,14 @@ def test_what_has_lengths():
     assert list(leat.BucketSampler([], 4)) == [] and len(leat.BucketSampler([], 4)) == 0
 
 
-def test_lengths_of_ones_own_are_copied():
+def test_lengths_are_copied():
     lengths = numpy.array([1, 2, 3, 4])
     batches = leat.BucketSampler(lengths, max_tokens=4, shuffle=False)
     lengths[:] = 1 << 50
     assert list(batches) == [[3], [2], [1, 0]]
 
 
-def test_what_cannot_be():
+def test_invalid_arguments():
     with pytest.raises(ValueError, match="Sample 1 has 9000 tokens, 9024 when padded.*allow_long"):
         leat.BucketSampler([5, 9000], max_tokens=9000, pad_to_multiple_of=32)
     assert sorted(leat.BucketSampler([5, 9000], max_tokens=100, allow_long=True)) == [[0], [1]]
@@ -162,7 +162,7 @@ def test_ranks_are_disjoint_and_equally_long(kind, size):
     ranks = [list(rank) for rank in world(dataset, kind, size)]
     assert len({len(batches) for batches in ranks}) == 1
     assert sorted(i for batches in ranks for batch in batches for i in batch) == list(range(300))
-    # All but the last step is the sequence of one rank, dealt out.
+    # All but the last step: the sequence of a single rank, divided.
     alone = list(sampler(dataset, kind))
     dealt = [batch for step in list(zip(*ranks))[:-1] for batch in step]
     assert dealt == alone[: len(dealt)]
@@ -174,7 +174,7 @@ def test_ranks_are_disjoint_and_equally_long(kind, size):
         assert all(len(batch) == 7 for batches in dropped for batch in batches)
 
 
-def test_ranks_as_the_process_group_has_them(monkeypatch):
+def test_ranks_of_the_process_group(monkeypatch):
     dataset = ragged()
     batches = sampler(dataset, "samples")
     for name, answer in (("is_initialized", True), ("get_rank", 1), ("get_world_size", 3)):
@@ -200,7 +200,7 @@ def resumed(rank, saved):
 @pytest.mark.parametrize("kind", ("samples", "tokens", "plain"))
 @pytest.mark.parametrize("size", (1, 2, 3))
 def test_a_state_is_resumed_by_any_number_of_ranks(kind, size):
-    """Of the sampler: saved after every batch."""
+    """The sampler's state after every batch."""
     dataset = ragged(100)
     ranks = world(dataset, kind, size, seed=4)
     running = [iter(rank) for rank in ranks]
@@ -224,7 +224,7 @@ def test_a_state_is_resumed_by_any_number_of_ranks(kind, size):
             break
         had += sum(step, [])
     assert len(sizes) == 1 and len(had) == 100
-    for rank in ranks:  # once it has said so, the next epoch begins
+    for rank in ranks:  # after StopIteration the next epoch begins
         assert rank.state_dict() == {**state, "epoch": 1, "done": 0, "batches": 0}
         assert sorted(
             i for r in world(dataset, kind, 2) for b in resumed(r, rank) for i in b
@@ -234,9 +234,9 @@ def test_a_state_is_resumed_by_any_number_of_ranks(kind, size):
 @pytest.mark.parametrize("workers", (0, 1), ids=("engine", "workers"))
 @pytest.mark.parametrize("size", (1, 2, 3))
 def test_a_state_of_the_loader(size, workers):
-    """Of leat.DataLoader, which draws ahead: what it gave counts, not what it drew."""
+    """leat.DataLoader draws ahead: its state counts the batches the consumer received."""
     dataset = ragged(90)
-    # Without Pad in C: torch's own machinery and its workers draw ahead as well.
+    # A subclass of Pad runs through torch, whose workers draw ahead as well.
     collate = leat.Pad() if not workers else PadInPython()
 
     def loaders(count):
@@ -246,7 +246,7 @@ def test_a_state_of_the_loader(size, workers):
                 batch_sampler=batches,
                 collate_fn=collate,
                 num_workers=workers,
-                rank=rank,  # what a process group would say
+                rank=rank,  # as of a process group
                 world_size=count,
             )
             for rank, batches in enumerate(world(dataset, "samples", count))
@@ -266,7 +266,7 @@ def test_a_state_of_the_loader(size, workers):
                 rest += sum(of(rank), [])
                 assert rank.state_dict()["sampler"]["epoch"] == 1
             assert sorted(had + rest) == list(range(90))
-    # And from what was resumed once more.
+    # And a state of the resumed loader.
     again = loaders(1)[0]
     again.load_state_dict(state)
     iterator = iter(again)
@@ -277,10 +277,10 @@ def test_a_state_of_the_loader(size, workers):
 
 
 class PadInPython(leat.Pad):
-    """Code of one's own, as far as the loader knows."""
+    """A subclass, which the engine does not know."""
 
 
-def test_states_that_do_not_fit():
+def test_invalid_states():
     dataset = ragged(60)
     batches = sampler(dataset, "samples")
     iterator = iter(batches)

@@ -1,4 +1,4 @@
-"""leat.DataLoader where torch has nothing to compare with: its order, its ranks, its own arguments."""
+"""leat.DataLoader beyond torch's: orders, ranks, its own arguments, plan() and stats()."""
 
 import inspect
 import json
@@ -28,7 +28,7 @@ from torch.utils.data import Subset, TensorDataset
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", (1, 7, 64, 1009))
-def test_an_epoch_is_the_data(order, count):
+def test_an_epoch_has_every_sample_once(order, count):
     loader = over(count, 8, order=order, seed=5)
     for _ in range(3):
         assert sorted(numbers(loader)) == list(range(count))
@@ -39,14 +39,14 @@ def test_an_epoch_is_the_data(order, count):
     assert len(dropping) == len(list(dropping)) == count // 8
 
 
-def test_orders_are_what_they_are_called():
+def test_orders_shuffle_as_far_as_their_names_say():
     assert numbers(over(100, 8)) == list(range(100))
     assert numbers(over(100, 8, order="sequential")) == list(range(100))
     full = over(1000, 8, shuffle=True, seed=1)
     first, second = numbers(full), numbers(full)
     assert first != second and first != list(range(1000))
     window = numbers(over(10000, 8, order="window", seed=1))
-    # Windows have 4096 samples by default: nothing moves further than that.
+    # A window has 4096 samples by default: no sample moves further.
     assert max(abs(place - i) for place, i in enumerate(window)) < 4096
     assert window != list(range(10000))
 
@@ -58,10 +58,10 @@ def test_seeds_and_epochs():
     numbers(one)
     other.set_epoch(1)
     assert numbers(one) == numbers(other)
-    assert numbers(one) == numbers(other)  # and so on with the epochs after it
+    assert numbers(one) == numbers(other)  # the epochs continue
 
 
-def test_without_a_seed_torch_decides():
+def test_without_a_seed_the_order_follows_torch_manual_seed():
     def two():
         torch.manual_seed(11)
         first, second = over(99, 4, True), over(99, 4, True)
@@ -69,11 +69,11 @@ def test_without_a_seed_torch_decides():
 
     once, again = two(), two()
     assert once == again
-    # Two loaders side by side do not give the same order, nor do two epochs.
+    # Two loaders give different orders, and so do two epochs.
     assert once[0] != once[1] and once[0] != once[2]
 
 
-def test_order_torch_is_torchs():
+def test_order_torch_equals_the_order_of_torch():
     torch.manual_seed(2)
     expected = numbers(torch.utils.data.DataLoader(torch.arange(99), 4, True))
     torch.manual_seed(2)
@@ -82,7 +82,7 @@ def test_order_torch_is_torchs():
     assert numbers(loader) == expected
 
 
-def test_a_subset_is_only_that():
+def test_a_subset_gives_only_its_samples():
     part = Subset(Subset(torch.arange(100), range(50, 100)), [3, 1, 4, 15, 9, 2, 6])
     expected = [53, 51, 54, 65, 59, 52, 56]
     assert numbers(leat.DataLoader(part, 3)) == expected
@@ -94,7 +94,7 @@ def test_a_subset_is_only_that():
             list(leat.DataLoader(part, 3, order=order))
 
 
-def test_persistent_workers_are_one_iterator():
+def test_persistent_workers_reuse_one_iterator():
     loader = over(99, 4, True, num_workers=1, persistent_workers=True)
     assert loader.plan().runs_in_c
     iterator = iter(loader)
@@ -105,7 +105,7 @@ def test_persistent_workers_are_one_iterator():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_threads_do_not_matter(order):
+def test_the_order_does_not_depend_on_the_number_of_threads(order):
     x = torch.arange(5003)
     seen = [
         [
@@ -178,7 +178,7 @@ def test_ranks_of_torch_distributed(tmp_path):
 # ---- The face.
 
 
-def test_tensors_are_handed_over_without_a_copy():
+def test_batches_are_not_copied():
     loader = leat.DataLoader(torch.zeros(1000, 100), 100)
     batch = next(iter(loader))
     assert batch.is_contiguous() and batch.data_ptr() % 64 == 0
@@ -213,7 +213,7 @@ def test_plans():
     assert "rank 1 of 3" in str(over(9, 2, rank=1, world_size=3).plan())
 
 
-def test_arguments_that_are_refused():
+def test_invalid_arguments():
     x = torch.ones(5)
     for wrong in (
         {"order": "random"},
@@ -240,8 +240,8 @@ def test_arguments_that_are_refused():
         leat.DataLoader(Stream(), order="full")
 
 
-def test_a_framework_can_make_it_again():
-    """Lightning makes a loader anew from the attributes that its constructor's parameters name."""
+def test_a_framework_can_make_the_loader_again():
+    """Lightning makes a new loader from the attributes named like the constructor's parameters."""
     loader = leat.DataLoader(
         torch.arange(20),
         4,
@@ -283,8 +283,7 @@ def test_device():
     assert batch[0].device.type == "meta" and batch[1] == ("a",)
 
 
-def test_a_sampler_that_fails_while_it_is_drawn_from_ahead():
-    """What was drawn before comes first, then the error, then the end."""
+def test_an_error_of_a_sampler_comes_after_the_batches_drawn_before_it():
 
     class Failing(list):
         def __iter__(self):
@@ -299,8 +298,8 @@ def test_a_sampler_that_fails_while_it_is_drawn_from_ahead():
     assert next(iterator, None) is None
 
 
-def test_a_sampler_of_ones_own_is_not_drawn_from_ahead():
-    """It may look at what the training does between two batches, as it may with torch."""
+def test_a_user_sampler_is_not_drawn_ahead():
+    """As in torch, it may depend on what the training does between two batches."""
     asked = []
 
     class Watching(list):
@@ -331,8 +330,7 @@ def test_stats():
     assert torchs.stats().batches == 2 and torchs.stats().wait_s > 0
 
 
-def test_under_leat_run(train):
-    """The batches of both kinds of loader are recorded as those of torch's are."""
+def test_leat_run_records_both_kinds_of_loader(train):
     run = train(
         """
         import os, sys
@@ -366,9 +364,8 @@ def test_under_leat_run(train):
     assert (first.engine_readable, second.engine_readable) == (1, 0)
 
 
-def test_leat_run_records_whether_the_engine_can_read_a_loader_of_torch(train):
-    """Its DataLoader of the same arguments would. Nothing of the engine is loaded in the process of
-    a loader over the user's own dataset, and never in a worker that is spawned."""
+def test_leat_run_records_whether_the_engine_can_read_the_dataset(train):
+    """The engine is not imported for a user's own dataset, nor in a spawned worker."""
     run = train("""
         import sys
         from torch.utils.data import Subset, default_collate
@@ -403,8 +400,7 @@ def test_leat_run_records_whether_the_engine_can_read_a_loader_of_torch(train):
     assert [loader.engine_readable for loader in run.main.loaders] == [0, 1, 1, 0, 0, 0, 0, 1, 0]
 
 
-def test_autotune_is_for_loaders_without_a_number_of_threads():
-    """What was named stays; what was not says that it may change, and why it is what it is."""
+def test_autotune_is_off_when_num_threads_is_given():
     x = torch.arange(64)
     for given, adapts in (
         ({}, True),

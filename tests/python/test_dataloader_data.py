@@ -29,7 +29,7 @@ from torch.utils.data import Dataset
 
 @pytest.fixture
 def cut_short(tmp_path):
-    """A .npy of 100 rows of which the last ten are not there any more."""
+    """(dataset of 100 rows, rows, function that removes the last ten from the file)"""
     path = tmp_path / "rows.npy"
     rows = numpy.arange(100 * 4096, dtype=numpy.float32).reshape(100, 4096)
     numpy.save(path, rows)
@@ -63,7 +63,7 @@ def test_a_bad_sample_is_an_error(cut_short):
 
 
 @pytest.mark.parametrize("policy", ("skip", "replace"))
-def test_a_bad_sample_is_left_out_or_replaced(cut_short, policy):
+def test_a_bad_sample_is_skipped_or_replaced(cut_short, policy):
     dataset, rows, cut = cut_short
     loader = leat.DataLoader(dataset, 20, True, seed=2, on_error=policy)
     assert sorted(first_column(loader)) == list(range(100))  # the file is open now
@@ -97,7 +97,7 @@ def test_stats_keep_the_errors_of_closed_engines(tmp_path):
     assert [index for _, index, _ in stats.errors] == [5, 5]
 
 
-def test_a_policy_without_effect_is_refused():
+def test_arguments_without_effect_are_errors():
     loader = leat.DataLoader(Rows(5), on_error="skip")
     with pytest.raises(ValueError, match="on_error='skip' needs .* Python code of its own"):
         next(iter(loader))
@@ -209,7 +209,7 @@ def test_datasets_in_workers(tmp_path):
     assert same(list(batches), list(leat.DataLoader(dataset, 4)))
 
 
-def test_datasets_that_cannot_be(tmp_path):
+def test_invalid_datasets(tmp_path):
     with pytest.raises(ValueError, match="different lengths"):
         leat_data.Tensors(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="no rows"):
@@ -249,7 +249,7 @@ def test_datasets_that_cannot_be(tmp_path):
 
 
 def outcomes(path, makes, expected, mutations):
-    """How often a damaged file was read and refused. What is read is what expected() gives."""
+    """(files read, files refused). What is read must equal expected()."""
     read = refused = 0
     for data in mutations:
         path.write_bytes(data)
@@ -267,27 +267,27 @@ def outcomes(path, makes, expected, mutations):
     return read, refused
 
 
-def changed(raw, places, seed, count=200):
-    """Copies of which one to three bytes are others; all bytes that differ are among the places."""
+def changed(raw, positions, seed, count=200):
+    """Copies with one to three bytes changed, at some of the positions."""
     dice = random.Random(seed)
     for _ in range(count):
         data = bytearray(raw)
         for _ in range(dice.randrange(1, 4)):
-            at = dice.choice(places)
+            at = dice.choice(positions)
             data[at] = dice.choice((0, 32, 48, 50, 57, data[at] ^ (1 << dice.randrange(8)), 255))
         yield bytes(data)
 
 
 def tensor_of_row(row):
-    """As torch wants it: in the machine's byte order; a dict of a structured row."""
+    """In the machine's byte order; a dict for a structured row."""
     if row.dtype.names:
         return {name: tensor_of_row(row[name]) for name in row.dtype.names}
     row = numpy.asarray(row)
     return torch.from_numpy(numpy.array(row, dtype=row.dtype.newbyteorder("="), order="C"))
 
 
-class Truth(Dataset):
-    """Samples that are there already."""
+class Expected(Dataset):
+    """The expected samples."""
 
     def __init__(self, samples):
         self.samples = list(samples)
@@ -312,19 +312,19 @@ def test_mutated_npy_are_refused_or_read_as_numpy_reads_them(tmp_path, kind):
         rows = rows.astype(kind)
     numpy.save(path, rows)
     raw = path.read_bytes()
-    written = raw.index(b"}") + 1  # behind it are blanks
+    written = raw.index(b"}") + 1  # blanks follow
 
     read, refused = outcomes(
         path,
         lambda: leat_data.Npy(path),
-        lambda: Truth(map(tensor_of_row, numpy.load(path, mmap_mode="r"))),
+        lambda: Expected(map(tensor_of_row, numpy.load(path, mmap_mode="r"))),
         changed(raw, range(written), kind),
     )
     assert read + refused == 200 and read > 0 and refused > 100
 
 
 def npz(path):
-    """Two arrays that only their names tell apart, and a third; and where the members lie."""
+    """(arrays, bytes of the file, positions of the members). x and y differ only in their names."""
     arrays = {"x": numpy.arange(46).reshape(23, 2), "y": numpy.arange(46, 92).reshape(23, 2)}
     arrays["z"] = numpy.arange(23, dtype=numpy.float32)
     numpy.savez(path, **arrays)
@@ -335,16 +335,16 @@ def npz(path):
     return arrays, raw, inside
 
 
-def npz_truth(path, arrays):
-    """As numpy reads it, which also looks at the checksums; where they are what is damaged, as it
-    was written."""
+def expected_of_npz(path, arrays):
+    """As numpy reads it. numpy checks checksums: where only these are damaged, as it was
+    written."""
     try:
         with numpy.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except zipfile.BadZipFile as error:
         assert "Bad CRC-32" in str(error)
     rows = zip(*arrays.values())
-    return Truth(dict(zip(arrays, map(tensor_of_row, map(numpy.asarray, row)))) for row in rows)
+    return Expected(dict(zip(arrays, map(tensor_of_row, map(numpy.asarray, row)))) for row in rows)
 
 
 def test_mutated_npz_are_refused_or_read_as_numpy_reads_them(tmp_path):
@@ -354,14 +354,13 @@ def test_mutated_npz_are_refused_or_read_as_numpy_reads_them(tmp_path):
     read, refused = outcomes(
         path,
         lambda: leat_data.Npy(path),
-        lambda: npz_truth(path, arrays),
+        lambda: expected_of_npz(path, arrays),
         changed(raw, around, "npz"),
     )
     assert read + refused == 200 and read > 20 and refused > 50
 
 
 def test_mutated_members_of_npz_are_found_by_check(tmp_path):
-    """The headers of the arrays and the arrays: only the checksum sees them all."""
     path = tmp_path / "mutated.npz"
     arrays, raw, inside = npz(path)
 
@@ -372,12 +371,12 @@ def test_mutated_members_of_npz_are_found_by_check(tmp_path):
 
     places = [at for member in inside for at in (*member[:128], *member[128::8])]
     read, refused = outcomes(
-        path, checked, lambda: npz_truth(path, arrays), changed(raw, places, "members")
+        path, checked, lambda: expected_of_npz(path, arrays), changed(raw, places, "members")
     )
     assert read + refused == 200 and refused > 150
 
 
-def test_an_npz_that_lies_about_its_members(tmp_path):
+def test_npz_with_inconsistent_members(tmp_path):
     path = tmp_path / "lies.npz"
     arrays, raw, inside = npz(path)
     entries = [found.start() for found in re.finditer(b"PK\1\2", raw)]
@@ -389,11 +388,11 @@ def test_an_npz_that_lies_about_its_members(tmp_path):
         path.write_bytes(data)
 
     first, second = (raw[at + 42 : at + 46] for at in entries[:2])
-    put((entries[0] + 42, second), (entries[1] + 42, first))  # x is said to lie where y is
+    put((entries[0] + 42, second), (entries[1] + 42, first))  # x at the offset of y
     with pytest.raises(ValueError, match="lies.npz"):
         leat_data.Npy(path)
     longer = struct.pack("<II", *[len(inside[0]) + 64] * 2)
-    put((entries[0] + 20, longer))  # into the next one
+    put((entries[0] + 20, longer))  # overlaps the next one
     with pytest.raises(ValueError, match="not as long"):
         leat_data.Npy(path)
     for shape, error in ((b"(29, 2)", "cut short"), (b"(19, 2)", "not as long")):
@@ -407,11 +406,11 @@ def test_an_npz_that_lies_about_its_members(tmp_path):
     put()
     leat_data.Npy(path).check()
     numpy.save(tmp_path / "plain.npy", arrays["x"])
-    leat_data.Npy(tmp_path / "plain.npy").check()  # has none
+    leat_data.Npy(tmp_path / "plain.npy").check()  # has no checksum
 
 
-def index_truth(stem, documents):
-    """The tokens of each sequence, or of each document, by a parser of the test's own."""
+def expected_of_index(stem, documents):
+    """The tokens of each sequence or document, parsed independently."""
     types = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
     with open(stem + ".idx", "rb") as file:
         raw = file.read()
@@ -434,12 +433,11 @@ def index_truth(stem, documents):
 
 
 @pytest.mark.parametrize("dtype", (numpy.int32, numpy.uint16))
-def test_mutated_indices_are_refused_or_read_as_they_say(tmp_path, dtype):
-    """Slices of all tokens, and documents."""
+def test_mutated_indices_are_refused_or_read_correctly(tmp_path, dtype):
     stem = os.fspath(tmp_path / "mutated")
     path = tmp_path / "mutated.idx"
     lengths, firsts = [7, 0, 30, 1, 22, 9, 31], [0, 2, 3, 5, 7]
-    numpy.arange(120, dtype=dtype).tofile(stem + ".bin")  # with some behind the last
+    numpy.arange(120, dtype=dtype).tofile(stem + ".bin")  # with tokens behind the last sequence
     megatron_index(path, dtype, lengths, firsts)
     raw = path.read_bytes()
     read = refused = 0
@@ -451,7 +449,7 @@ def test_mutated_indices_are_refused_or_read_as_they_say(tmp_path, dtype):
             assert "mutated" in str(error)
             refused += 1
         else:
-            assert torch.equal(rows[:, 0], torch.cat(index_truth(stem, False)))
+            assert torch.equal(rows[:, 0], torch.cat(expected_of_index(stem, False)))
             read += 1
         try:
             documents = leat_data.Documents(stem)
@@ -459,12 +457,12 @@ def test_mutated_indices_are_refused_or_read_as_they_say(tmp_path, dtype):
         except ValueError as error:
             assert "mutated" in str(error)
             continue
-        truth = index_truth(stem, True)
+        truth = expected_of_index(stem, True)
         assert len(found) == len(truth) and all(map(torch.equal, found, truth))
     assert read + refused == 200 and read > 3 and refused > 100
 
 
-# ---- What is written about it.
+# ---- docs/loader.md
 
 
 def documented():
@@ -472,14 +470,14 @@ def documented():
         return re.findall(r"```python\n(.*?)```", file.read(), re.S)
 
 
-def test_the_documentation_has_a_block_for_each_source():
+def test_docs_have_a_block_for_each_source():
     text = "\n".join(documented())
     for name in leat_data.__all__:
         assert f"leat.data.{name}(" in text
 
 
 def value_files():
-    """An LMDB file and folders, where the documentation has them."""
+    """The LMDB file and the folders that the docs name."""
     env = lmdb.open("train.lmdb", map_size=1 << 24)
     with env.begin(write=True) as txn:
         for i in range(200):
@@ -493,7 +491,7 @@ def value_files():
 
 
 @pytest.mark.parametrize("block", documented())
-def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
+def test_blocks_of_the_docs_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     numpy.save("images.npy", numpy.zeros((500, 8, 8), numpy.uint8))
     numpy.save("labels.npy", numpy.arange(500))
@@ -524,8 +522,7 @@ def test_what_is_documented_works_when_pasted(block, tmp_path, monkeypatch):
         assert len(names["rest"]) == 124
 
 
-def test_the_documented_plan():
-    """The plan shown is the plan printed."""
+def test_the_plan_in_the_docs_is_the_plan_printed():
     with open(os.path.join(ROOT, "docs", "loader.md"), encoding="utf-8") as file:
         shown = re.search(
             r"    DataLoader over TensorDataset\n(.*?)      \.\.\.", file.read(), re.S
@@ -537,8 +534,7 @@ def test_the_documented_plan():
     assert lines == printed[1 : 1 + len(lines)] and len(lines) == 4
 
 
-def test_the_plan_says_what_is_decoded(tmp_path):
-    """The row "decode": what is made of other bytes than the rows themselves."""
+def test_the_plan_names_what_is_decoded(tmp_path):
     numpy.arange(100, dtype=numpy.uint16).tofile(tmp_path / "t.bin")
     (tmp_path / "npy").mkdir()
     numpy.save(tmp_path / "npy" / "0.npy", numpy.zeros(3))

@@ -1,4 +1,4 @@
-"""leat.DataLoader in the hands of frameworks that read its attributes and make loaders of it. Each test
+"""leat.DataLoader with frameworks that read its attributes and make new loaders of it. Each test
 is skipped where its framework is not installed; none of them is needed for anything else."""
 
 import os
@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 
 def test_accelerate():
-    """prepare() makes a loader of torch's class of it: the same samples, and not lowered."""
+    """prepare() makes a loader of torch's class: the same samples, not in C."""
     accelerate = pytest.importorskip("accelerate")
     loader = leat.DataLoader(torch.arange(23), 4, True, drop_last=True)
     prepared = accelerate.Accelerator(cpu=True).prepare(loader)
@@ -23,7 +23,7 @@ def test_accelerate():
 
 
 def test_lightning():
-    """A trainer takes batches from the very loader that it was given, in C."""
+    """The trainer uses the given loader itself, so batches are made in C."""
     lightning = pytest.importorskip("pytorch_lightning")
 
     class Model(lightning.LightningModule):
@@ -50,7 +50,7 @@ def test_lightning():
 
 
 def test_hugging_face(tmp_path):
-    """A Trainer whose get_train_dataloader() gives the loader takes its batches from it, in C."""
+    """A Trainer uses what its get_train_dataloader() returns, so batches are made in C."""
     transformers = pytest.importorskip("transformers")
     loader = leat.DataLoader(leat_data.Tensors(x=torch.arange(23.0).reshape(23, 1)), 4, True)
     seen = []

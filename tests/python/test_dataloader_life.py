@@ -1,4 +1,4 @@
-"""leat.DataLoader leaves nothing behind and hangs on nothing; its memory is bounded; kept batches stay."""
+"""leat.DataLoader: no leaked thread, descriptor or memory, no hang; kept batches do not change."""
 
 import copy
 import gc
@@ -24,7 +24,7 @@ from loader_kit import (
     threads_settle,
 )
 
-# ---- Nothing is left behind, nothing hangs.
+# ---- Leaks and hangs.
 
 
 def test_breaking_out_and_deleting():
@@ -56,7 +56,7 @@ def test_an_exception_in_the_loop():
 
 
 @pytest.mark.alone
-def test_a_thousand_loaders():
+def test_a_thousand_loaders_leak_nothing():
     x = torch.arange(1000.0).reshape(100, 10)
     list(leat.DataLoader(x, 10))
     gc.collect()
@@ -64,11 +64,11 @@ def test_a_thousand_loaders():
     for _ in range(1000):
         next(iter(leat.DataLoader(x, 10, True)))
     assert threads_settle(threads) and files_now() == files
-    # A leak of one slot (a page or more) or one thread's stack for each would be 4 MB and more.
+    # A leak of one slot (a page) or one stack per loader would be 4 MB or more.
     assert resident_bytes() - before < 3 << 20
 
 
-def test_one_engine_serves_all_epochs():
+def test_all_epochs_use_the_same_threads():
     loader = over(1000, 10, True, num_threads=2)
     list(loader)
     threads = thread_ids()
@@ -79,9 +79,9 @@ def test_one_engine_serves_all_epochs():
 
 @pytest.mark.alone
 @pytest.mark.parametrize("options", [{"shuffle": True, "seed": 1}, {}])
-def test_the_next_epoch_is_ready_when_it_is_asked_for(tmp_path, options):
-    """Once two have followed each other, where its order is known beforehand. Otherwise its first batch is waited
-    for in every epoch; a machine that stood still may make it so in one."""
+def test_the_next_epoch_is_made_ahead(tmp_path, options):
+    """Once two have followed each other, where its order is known beforehand. Otherwise its first
+    batch is waited for in every epoch; a machine that stood still may make it so in one."""
     numpy.save(tmp_path / "x.npy", numpy.arange(32 << 18).reshape(32, -1))
     loader = leat.DataLoader(leat_data.Npy(tmp_path / "x.npy"), 8, num_threads=1, **options)
     waits = []
@@ -145,7 +145,7 @@ def test_ctrl_c():
     assert out == "out\n" and run.returncode == 0, err
 
 
-def test_an_interpreter_ends_in_the_middle():
+def test_exit_in_the_middle_of_an_epoch():
     run = run_script("""
         import torch, leat
         loader = leat.DataLoader(torch.zeros(200_000, 100), 5000, True, num_threads=4)
@@ -179,7 +179,7 @@ def test_stats_and_state_dict_while_other_threads_iterate():
 
 
 def test_stats_while_engines_are_made_and_closed():
-    """Each pass over two iterators at once makes one engine and closes another."""
+    """Two iterators at once: one engine is made and closed per pass."""
     loader = over(40, 10)
     errors, done = [], threading.Event()
 
@@ -229,8 +229,8 @@ def test_a_view_keeps_its_batch():
     assert [view.tolist() for view in views] == [[i + 3, i + 4] for i in range(0, 1000, 10)]
 
 
-def test_a_batch_is_handed_on_without_a_copy():
-    """By DLPack, as JAX and CuPy take it too: the memory is the slot, which is held as long."""
+def test_dlpack_shares_the_memory_of_the_slot():
+    """As JAX and CuPy take it. The slot is held until the last array is dropped."""
     loader = over(1000, 10, num_threads=1, autotune=False)
     iterator = iter(loader)
     batch = next(iterator)
@@ -246,7 +246,7 @@ def test_a_batch_is_handed_on_without_a_copy():
     assert loader.stats().slots_held == 0
 
 
-def test_the_budget_holds_whoever_keeps_what():
+def test_memory_stays_in_the_budget_when_all_batches_are_kept():
     row = 1000 * 8
     budget = 6 * 100 * row
     x = torch.zeros(10000, 1000, dtype=torch.float64)
@@ -261,9 +261,9 @@ def test_the_budget_holds_whoever_keeps_what():
 
 
 @pytest.mark.alone
-def test_memory_over_epochs():
+def test_memory_does_not_grow_over_epochs():
     x = torch.zeros(100000, 50)
-    # Without autotune, which may make more batches ahead, within the budget.
+    # autotune may make more batches ahead.
     loader = leat.DataLoader(x, 5000, True, seed=1, autotune=False)
     for _ in loader:
         pass
@@ -271,5 +271,5 @@ def test_memory_over_epochs():
     for _ in range(10):
         for _ in loader:
             pass
-    # One per cent, and a megabyte for what the test itself does.
+    # 1 %, and a megabyte for the test itself.
     assert resident_bytes() - before < before * 0.01 + (1 << 20)

@@ -1,6 +1,6 @@
-"""leat.DataLoader in a process with a CPU quota or a memory limit: a real cgroup, v1 or v2, made for the
-test. It needs root, for a quota two cores, and a machine that lets groups be made; else it is skipped,
-and says why. And in one that may use a single core."""
+"""leat.DataLoader in a process with a CPU quota or a memory limit: a real cgroup, v1 or v2, made
+for the test. It needs root, for a quota two cores, and a machine that lets groups be made; else it
+is skipped, and says why. And in one that may use a single core."""
 
 import os
 
@@ -17,7 +17,7 @@ def mounts(kind):
 
 
 def own_path(controller):
-    """Where this process is in the hierarchy of a controller; "" is that of v2."""
+    """Where this process is in the hierarchy of a controller; "" is v2."""
     with open("/proc/self/cgroup") as table:
         for line in table:
             _, controllers, path = line.rstrip("\n").split(":", 2)
@@ -50,7 +50,7 @@ def parents(controller):
 
 
 def has_limit(folder, files):
-    """The root of a hierarchy has no such file, and no limit; or one of more than there can be."""
+    """The root of a hierarchy has no such file. A huge limit is no limit."""
     try:
         with open(os.path.join(folder, files[-1])) as file:
             limit = file.read().split()[0]
@@ -60,7 +60,7 @@ def has_limit(folder, files):
 
 
 class Group:
-    """A group of its own for one process."""
+    """A cgroup for one process."""
 
     def __init__(self, parent, files):
         self.path = os.path.join(parent, f"leat-test-{os.getpid()}")
@@ -77,13 +77,13 @@ class Group:
                 file.write(value)
 
     def enter(self):
-        """What a script does to be in it."""
+        """Source code that moves a script into the group."""
         procs = os.path.join(self.path, "cgroup.procs")
         return f"import os; open({procs!r}, 'w').write(str(os.getpid()))\n"
 
 
 def made_group(controller):
-    """For a fixture: a group that can be limited, or the reason why there is none."""
+    """A group that can be limited; else the test is skipped with the reason."""
     refused = f"no cgroup hierarchy with the {controller} controller"
     for parent, files in parents(controller):
         if has_limit(parent, files):
@@ -127,7 +127,7 @@ print(loader.stats().threads)
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, CORES), (1, 1), (0.5, 1), (CORES + 1, CORES)])
 def test_cores_are_those_of_the_quota(train, group, quota, cores):
-    """Without one, or with more than there are, all that affinity leaves."""
+    """Without a quota, or with a larger one, the cores are those of the affinity."""
     if quota:
         group.limit(quota)
     run = train(group.enter() + LOAD)
@@ -137,7 +137,7 @@ def test_cores_are_those_of_the_quota(train, group, quota, cores):
 
 
 def test_cores_are_those_of_the_affinity(train):
-    """One core: one thread beside the training, and the recorder knows of no other."""
+    """With one core there is one thread beside the training."""
     one = min(os.sched_getaffinity(0))
     run = train(f"import os; os.sched_setaffinity(0, {{{one}}})\n" + LOAD)
     assert run.main.engines[0].cores == 1 and run.stdout == "1\n"

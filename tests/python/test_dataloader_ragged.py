@@ -91,7 +91,7 @@ def test_ragged(name, collate):
     assert same(list(leat.DataLoader(dataset, 2, sampler=picked, collate_fn=collate)), expected)
 
 
-def test_ragged_that_cannot_be():
+def test_invalid_ragged():
     some = samples_of()
     with pytest.raises(ValueError, match="leat.data.Tensors"):
         leat_data.Ragged(torch.ones(3))
@@ -114,7 +114,7 @@ def test_ragged_that_cannot_be():
             leat_data.Ragged((torch.ones(10), torch.tensor(offsets)))
 
 
-def test_samples_without_anything():
+def test_empty_samples():
     for dataset in (
         leat_data.Ragged([[], []]),
         leat_data.Ragged((torch.ones(0, 3), [0, 0, 0])),
@@ -129,7 +129,7 @@ def test_samples_without_anything():
     assert len(none) == 0 and list(leat.DataLoader(none, 2, collate_fn=leat.Pad())) == []
 
 
-def test_tensors_that_are_more_than_their_values_are_left_to_torch():
+def test_tensors_that_are_not_plain_run_through_torch():
     for values in (
         torch.ones(6, requires_grad=True),
         torch.nn.Parameter(torch.ones(6)),
@@ -142,7 +142,7 @@ def test_tensors_that_are_more_than_their_values_are_left_to_torch():
             dataset.source()
 
 
-def test_offsets_that_change_later_give_an_error_not_memory():
+def test_offsets_changed_later_are_an_error():
     offsets = torch.tensor([0, 3, 6])
     dataset = leat_data.Ragged((torch.arange(6), offsets))
     loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
@@ -153,7 +153,7 @@ def test_offsets_that_change_later_give_an_error_not_memory():
 
 
 def test_a_sample_outlives_its_dataset():
-    """Spans are handed out where they lie: what owns the memory must live as long."""
+    """Samples are not copied, so they must keep the tensor alive."""
     values = torch.arange(1000) + 7
     alive = weakref.ref(values)
     dataset = leat_data.Ragged((values, torch.tensor([0, 400, 1000])))
@@ -174,7 +174,7 @@ def test_a_sample_outlives_its_dataset():
 
 @pytest.fixture(params=(numpy.uint16, numpy.int32), ids=("uint16", "int32"))
 def corpus(request, tmp_path):
-    """(path without ending, the documents): some of no sequence, some of several."""
+    """(path without ending, documents of no, one or several sequences)."""
     sequences = [4, 0, 3, 6, 1, 20, 2]
     firsts = [0, 2, 2, 4, 5, 7]
     documents = megatron_documents(tmp_path / "corpus", request.param, sequences, firsts)
@@ -201,7 +201,7 @@ def test_documents(corpus):
         assert same(list(leat.DataLoader(copied, 2, collate_fn=leat.Pad())), through_torch)
 
 
-def test_documents_that_cannot_be(corpus, tmp_path):
+def test_invalid_documents(corpus, tmp_path):
     path, _ = corpus
     with pytest.raises(FileNotFoundError):
         leat_data.Documents(tmp_path / "absent")
@@ -216,8 +216,8 @@ def test_documents_that_cannot_be(corpus, tmp_path):
 
 @pytest.mark.parametrize("policy", ("raise", "skip", "replace"))
 @pytest.mark.parametrize("packed", (False, True), ids=("documents", "packed"))
-def test_a_file_of_documents_that_was_cut_short(corpus, packed, policy):
-    """The last document, of 22 of the 36 tokens, lacks one."""
+def test_documents_of_a_file_cut_short(corpus, packed, policy):
+    """The last document lacks one of its 22 tokens."""
     path, documents = corpus
     dataset = leat_data.Documents(path)
     if packed:
@@ -248,7 +248,7 @@ def test_a_file_of_documents_that_was_cut_short(corpus, packed, policy):
 
 
 def packed_by_hand(documents, length, separator, pad):
-    """Rows of tokens, segments and positions, made one token at a time."""
+    """The expected rows, made one token at a time."""
     stream = []
     for number, document in enumerate(documents):
         stream += [(token, number) for token in document.tolist()]
@@ -298,7 +298,7 @@ def test_packed_rows_are_the_joined_documents(corpus, length, separator, drop_la
         assert same(list(leat.DataLoader(copied, 3)), list(loader))
 
 
-def test_packed_in_an_order_of_its_own(corpus):
+def test_packed_shuffles_documents_by_seed(corpus):
     path, documents = corpus
     orders = set()
     for seed in range(20):
@@ -306,12 +306,12 @@ def test_packed_in_an_order_of_its_own(corpus):
             leat_data.Documents(path), 6, separator_id=9, seed=seed, drop_last=False
         )
         stream = torch.cat([dataset[i] for i in range(len(dataset))])
-        # The documents begin with different tokens, which tell their order.
+        # Every document begins with a different token.
         parts, at = [], 0
         left = {int(d[0]): d for d in documents if len(d)}
         while left:
             while int(stream[at]) not in left:
-                assert int(stream[at]) == 9  # of a document without tokens
+                assert int(stream[at]) == 9  # an empty document
                 at += 1
             document = left.pop(int(stream[at]))
             assert torch.equal(stream[at : at + len(document)], document)
@@ -325,7 +325,7 @@ def test_packed_in_an_order_of_its_own(corpus):
     assert len(orders) > 10
 
 
-def test_packed_rows_are_shared_resumed_and_shuffled(corpus):
+def test_packed_rows_with_ranks_state_and_shuffle(corpus):
     path, _ = corpus
     dataset = leat_data.Packed(leat_data.Documents(path), 2, seed=3)
     rows = sorted(tuple(dataset[i].tolist()) for i in range(len(dataset)))
@@ -341,7 +341,7 @@ def test_packed_rows_are_shared_resumed_and_shuffled(corpus):
     assert sorted(had) == rows
 
 
-def test_packed_that_cannot_be(corpus):
+def test_invalid_packed(corpus):
     path, documents = corpus
     with pytest.raises(TypeError, match="Ragged and Documents can be packed, not Tensors"):
         leat_data.Packed(leat_data.Tensors(torch.ones(3)), 4)

@@ -31,7 +31,7 @@ from loader_cases import (
     double,
     gen,
     seed_of_worker,
-    tell_worker,
+    set_worker_variable,
     to_list,
 )
 from loader_kit import leat
@@ -61,7 +61,7 @@ def walk(loader, epochs=2):
 
 
 def plain(value):
-    """The value as something that can be compared with ==, its types told."""
+    """The value with its types, comparable by ==."""
     if isinstance(value, torch.Tensor):
         name = f"{type(value).__name__} {value.dtype} {tuple(value.shape)} {value.requires_grad}"
         return name, value.stride(), value.detach().tolist()
@@ -90,7 +90,7 @@ def trace(function, kind):
     return result, texts
 
 
-# Every dataset with each of these; arguments that are functions are called for their value.
+# Every dataset with each of these. Functions are called for the value.
 for data, make in DATASETS.items():
     for name, arguments in ARGUMENTS.items():
 
@@ -107,7 +107,7 @@ for name, arguments in COMBINATIONS.items():
             given = {key: v() if callable(v) else v for key, v in arguments.items()}
             return walk(kind(DATASETS[data](), **given))
 
-        # Processes are slow to start: workers are tried where they run and where they do not.
+        # Workers are slow to start: not with every dataset.
         if not (data == "bare" and arguments.get("num_workers", 0) > 0):
             CASES[f"{name}-{data}"] = run
 
@@ -141,8 +141,8 @@ def shuffled_rows(kind):
 
 
 @case
-def generator_goes_on(kind):
-    """A generator that others use too is left where torch leaves it."""
+def shared_generator(kind):
+    """A shared generator is left in the same state as by torch."""
     generator = gen()
     loader = kind(DATASETS["tensors"](), 4, True, generator=generator)
     out = []
@@ -157,7 +157,7 @@ def generator_goes_on(kind):
 
 
 @case
-def global_generator_goes_on(kind):
+def global_generator(kind):
     out = []
     loader = kind(DATASETS["tensors"](), 4)
     for _ in range(2):
@@ -213,7 +213,7 @@ def over_and_again(kind):
 
 @case
 def after_an_error(kind):
-    """The batch after a bad one is given."""
+    """The batch after a bad one is good."""
     iterator = iter(kind(Rows(12, bad_at_five), 2))
     out = []
     for _ in range(6):
@@ -263,7 +263,7 @@ def worker_does_not_start(kind):
 
 @case
 def workers_know_themselves(kind):
-    return walk(kind(Rows(8, seed_of_worker), 2, num_workers=2, worker_init_fn=tell_worker))
+    return walk(kind(Rows(8, seed_of_worker), 2, num_workers=2, worker_init_fn=set_worker_variable))
 
 
 @case
@@ -297,7 +297,7 @@ def stream_drop(kind):
 
 @case
 def set_afterwards(kind):
-    """Attributes that may be set after construction count at the next iteration."""
+    """Attributes that may be set later take effect at the next iteration."""
     loader = kind(DATASETS["tensors"](), 4)
     out = [list(loader)]
     loader.collate_fn = to_list
@@ -356,7 +356,7 @@ def iterator_is_not_pickled(kind):
     try:
         return pickle.dumps(iter(kind(DATASETS["tensors"](), 4)))
     except NotImplementedError as error:
-        return error.args[0]  # the second is the name of a class that nobody sees
+        return error.args[0]  # the second is the class name
 
 
 @case
@@ -373,7 +373,7 @@ def copied(kind):
 
 @case
 def made_again(kind):
-    """As Lightning and others do: the same loader with another sampler."""
+    """As Lightning does: the same loader with another sampler."""
     loader = kind(DATASETS["tensors"](), 4, True, drop_last=True)
     sampler = DistributedSampler(loader.dataset, 2, 1, shuffle=True)
     again = type(loader)(
@@ -424,8 +424,7 @@ def tensors_changed_between_epochs(kind):
 
 
 @case
-def batches_are_nobody_elses(kind):
-    """What a consumer does to a batch changes neither the data nor later batches."""
+def batches_share_no_memory_with_the_data(kind):
     x = torch.arange(12.0)
     loader = kind(x, 4)
     for batch in loader:
@@ -464,7 +463,7 @@ def random_split(kind):
 
 @case
 def extended_collate(kind):
-    """Who extends default_collate is heard."""
+    """An extension of default_collate is used."""
     table = torch.utils.data._utils.collate.default_collate_fn_map
     before = table[torch.Tensor]
     table[torch.Tensor] = lambda batch, *, collate_fn_map=None: torch.stack(batch) + 100
@@ -495,7 +494,6 @@ def without_grad(kind):
 
 @case
 def subclassed(kind):
-    """A loader that is derived from once more."""
 
     class Mine(kind):
         def __init__(self, *args, **kwargs):
@@ -521,13 +519,12 @@ def test_same(name):
     assert got == expected
 
 
-def test_the_table_is_large_enough():
+def test_enough_cases():
     assert len(ARGUMENTS) + len(COMBINATIONS) >= 60
     assert len(CASES) >= len(ARGUMENTS) + len(COMBINATIONS)
 
 
-def test_a_difference_is_seen():
-    """The comparison itself: values, types, strides and errors that differ are told apart."""
+def test_the_comparison_finds_differences():
     pairs = [
         (torch.ones(2), torch.ones(2).double()),
         (torch.ones(2), torch.tensor([1.0, 2.0])),

@@ -1,4 +1,4 @@
-"""Saved after any batch, a state goes on exactly where it stood."""
+"""leat.DataLoader.state_dict(): an epoch continues exactly where the state was saved."""
 
 import json
 import pickle
@@ -41,7 +41,7 @@ def test_state_at_every_batch(order, saved_world):
             assert sorted(had + rest) == list(range(count)), (stop, world)
 
 
-def test_a_state_goes_on_in_the_same_order():
+def test_a_state_continues_in_the_same_order():
     whole = over(61, 4, True, seed=4)
     numbers(whole)
     expected = numbers(whole)
@@ -50,7 +50,7 @@ def test_a_state_goes_on_in_the_same_order():
     iterator = iter(half)
     head = [i for _ in range(5) for i in next(iterator).tolist()]
     state = half.state_dict()
-    resumed = over(61, 4, True, seed=77)  # the state brings its own seed
+    resumed = over(61, 4, True, seed=77)  # the state has the seed
     resumed.load_state_dict(state)
     assert resumed.state_dict() == state
     assert head + numbers(resumed) == expected
@@ -58,9 +58,9 @@ def test_a_state_goes_on_in_the_same_order():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_state_is_small_and_of_one_size(tmp_path, order):
-    """However much there is and wherever it stands, what is saved grows by the digits of its numbers
-    alone: pickle and JSON write a large one with some bytes more than a small one."""
+def test_a_state_is_small_and_of_constant_size(tmp_path, order):
+    """However much there is and wherever it stands, what is saved grows by the digits of its
+    numbers alone: pickle and JSON write a large one with some bytes more than a small one."""
     sizes, texts = [], []
     path = tmp_path / "state"
     for count, step in ((40, 1), (100000, 1000)):
@@ -75,8 +75,8 @@ def test_a_state_is_small_and_of_one_size(tmp_path, order):
     assert max(sizes) - min(sizes) <= 32 and max(texts) - min(texts) <= 32
 
 
-def test_the_state_of_a_broken_off_pass():
-    """A pass that was left is where it was left, also when its engine has served another."""
+def test_the_state_of_an_interrupted_pass():
+    """Also after its engine was used for another pass."""
     loader = over(61, 4, True, seed=4)
     first = iter(loader)
     head = [i for _ in range(3) for i in next(first).tolist()]
@@ -103,7 +103,7 @@ def test_the_state_of_a_broken_off_pass():
     ),
 )
 def test_state_in_torchs_order(make):
-    """Where the order is torch's the state is a number of batches and what the order hangs on."""
+    """The state has the number of batches and the states of the generators."""
     for stop in (0, 1, 3, 6):
         torch.manual_seed(1)
         loader = make()
@@ -119,10 +119,10 @@ def test_state_in_torchs_order(make):
         else:
             assert len(numbers(resumed)) == 23
         assert len(set(head + rest)) == 23 and resumed.state_dict()["epoch"] == 1
-        assert len(numbers(resumed)) == 23  # the next epoch is whole
+        assert len(numbers(resumed)) == 23  # the next epoch is complete
 
 
-def test_states_that_do_not_fit():
+def test_invalid_states():
     loader = over(61, 4, True, seed=4)
     next(iter(loader))
     state = loader.state_dict()

@@ -1,5 +1,6 @@
-"""Samples that differ in length: leat.Pad and leat.Concat give the same batches to torch's DataLoader
-and to leat's, whose engine then makes them; what cannot be put together is torch's own error."""
+"""Samples that differ in length: leat.Pad and leat.Concat give the same batches to torch's
+DataLoader and to leat's, whose engine then makes them; what cannot be put together is torch's own
+error."""
 
 import collections
 import copy
@@ -23,7 +24,7 @@ def lengths(longest=7, count=COUNT):
 
 
 def rows(dtype=torch.int64, shape=(), longest=7):
-    """One tensor for each sample, of its own length, no two items alike where the type allows."""
+    """One tensor per sample, of different lengths and values."""
     items = itertools.count(1)
     made = []
     for length in lengths(longest):
@@ -77,7 +78,7 @@ def plain(value):
 
 
 def both(dataset, **arguments):
-    """The batches of two epochs by both classes, the engine's being those of the engine."""
+    """Two epochs of batches of leat.DataLoader, made in C, and of torch's DataLoader."""
     told = [leat.DataLoader(dataset, **arguments)]
     assert told[0].plan().runs_in_c, str(told[0].plan())
     torch_loader = DataLoader(dataset, **arguments)
@@ -109,7 +110,7 @@ def test_same(data, layout):
     ids=["drop_last", "generator", "batch_sampler", "sampler", "large", "workers"],
 )
 def test_same_with(arguments):
-    if "generator" in arguments:  # each class draws from its own
+    if "generator" in arguments:  # each loader has its own generator
         arguments = {**arguments, "generator": torch.Generator().manual_seed(5)}
         other = {**arguments, "generator": torch.Generator().manual_seed(5)}
     else:
@@ -128,10 +129,10 @@ def test_chosen_fields(fields):
     assert got == expected
 
 
-def test_chosen_places():
+def test_chosen_positions():
     got, expected = both(DATASETS["beside"](), batch_size=5, collate_fn=leat.Pad(fields=[0]))
     assert got == expected
-    assert len(got[0][1]) == 3  # rows, their lengths, and the other field alone
+    assert len(got[0][1]) == 3  # rows, their lengths, the other field
 
 
 def test_left_out_fields_run_through_torch():
@@ -143,7 +144,7 @@ def test_left_out_fields_run_through_torch():
 
 
 @pytest.mark.parametrize("data", ["alone", "named", "subset"])
-def test_without_a_layout_the_error_is_torchs(data):
+def test_without_pad_or_concat_the_error_is_that_of_torch(data):
     dataset = DATASETS[data]()
     loader = leat.DataLoader(dataset, 5)
     assert not loader.plan().runs_in_c
@@ -152,10 +153,10 @@ def test_without_a_layout_the_error_is_torchs(data):
         with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
             list(kind(dataset, 5))
     got, expected = ([plain(b) for b in kind(dataset, 1)] for kind in (leat.DataLoader, DataLoader))
-    assert got == expected  # one sample is always of one length
+    assert got == expected  # a batch of one sample
 
 
-def test_what_the_batch_is():
+def test_contents_of_a_batch():
     dataset = leat_data.Ragged(x=[[1, 2], [], [3]], y=torch.tensor([7, 8, 9]))
     batch = next(iter(leat.DataLoader(dataset, 3, collate_fn=leat.Pad(-1, return_mask=True))))
     assert list(batch) == ["x", "x_lengths", "x_mask", "y"]
@@ -168,7 +169,7 @@ def test_what_the_batch_is():
     assert batch["x_offsets"].tolist() == [0, 2, 2, 3]
 
 
-def test_plan_and_names():
+def test_plan_repr_and_pickle():
     loader = leat.DataLoader(DATASETS["alone"](), 5, collate_fn=leat.Pad(0, pad_to_multiple_of=8))
     assert "Pad(pad_to_multiple_of=8)" in str(loader.plan())
     assert repr(leat.Pad()) == "Pad()"
@@ -182,7 +183,7 @@ def test_plan_and_names():
 
 
 class Samples(Dataset):
-    """Of any structure, which only Python can read."""
+    """A dataset in Python, of any structure."""
 
     def __init__(self, make):
         self.make = make
@@ -198,7 +199,7 @@ def collated(make, layout):
     return next(iter(DataLoader(Samples(make), 3, collate_fn=layout)))
 
 
-def test_structures_of_python():
+def test_structures_of_a_python_dataset():
     def nested(i):
         return {"a": (torch.ones(i), i), "b": [b"x" * i, "y"], "c": numpy.arange(i), "d": 2.5}
 
@@ -225,7 +226,7 @@ def test_structures_of_python():
     "layout", (leat.Pad(pad_to_multiple_of=4), leat.Pad(max_length=1), leat.Concat())
 )
 def test_samples_that_require_grad(layout, kind):
-    """The batch is of their graph, as with default_collate; what is added is not."""
+    """The batch requires grad, as with default_collate; added tensors do not."""
     weight = torch.tensor(3.0, requires_grad=True)
     for dataset in (Samples(lambda i: torch.ones(i) * weight), Samples(lambda i: weight * i)):
         batch = next(iter(kind(dataset, 3, collate_fn=layout)))
@@ -236,7 +237,7 @@ def test_samples_that_require_grad(layout, kind):
         assert weight.grad.item() == batch.sum().item() / 3
 
 
-def test_leaves_that_require_grad():
+def test_gradients_reach_the_samples():
     leaves = [torch.ones(i, requires_grad=True) for i in range(3)]
     leat.Pad()(leaves)[0].sum().backward()
     assert [leaf.grad.tolist() for leaf in leaves] == [[], [1.0], [1.0, 1.0]]
@@ -265,7 +266,7 @@ def test_leaves_that_require_grad():
         (lambda i: torch.ones(i).half(), leat.Pad(1e5), "float16 cannot be padded"),
     ],
 )
-def test_samples_that_do_not_fit(make, layout, said):
+def test_invalid_samples(make, layout, said):
     with pytest.raises(ValueError, match=said):
         collated(make, layout)
 
@@ -273,7 +274,7 @@ def test_samples_that_do_not_fit(make, layout, said):
 @pytest.mark.parametrize(
     ("dtype", "value"), [(torch.uint8, -1), (torch.int64, 0.5), (torch.float16, 1e5)]
 )
-def test_a_value_of_another_type_is_refused(dtype, value):
+def test_a_padding_value_that_the_type_cannot_hold(dtype, value):
     dataset = leat_data.Ragged(rows(dtype))
     for kind in (DataLoader, leat.DataLoader):
         with pytest.raises(ValueError, match="cannot be padded with"):
@@ -286,7 +287,7 @@ def test_a_value_of_another_type_is_refused(dtype, value):
     + [(0.1, torch.float16), (2051, torch.float16), (6e-8, torch.float16), (0.1, torch.bfloat16)]
     + [(2, torch.bool), (-(1 << 53), torch.int64), (1e300, torch.complex128), (True, torch.int8)],
 )
-def test_values_are_made_of_the_type_as_torch_does(value, dtype):
+def test_padding_values_are_converted_as_by_torch(value, dtype):
     samples = [torch.ones(2, dtype=dtype), torch.ones(5, dtype=dtype)]
     loaders = [
         kind(leat_data.Ragged(samples), 2, collate_fn=leat.Pad(value))
@@ -306,12 +307,12 @@ def test_values_are_made_of_the_type_as_torch_does(value, dtype):
         {"padding_value": 1 << 60},
     ],
 )
-def test_arguments_that_do_not_fit(arguments):
+def test_invalid_arguments(arguments):
     with pytest.raises(ValueError, match=next(iter(arguments))):
         leat.Pad(**arguments)
 
 
-def test_a_value_is_a_number():
+def test_padding_value_must_be_a_number():
     with pytest.raises(TypeError, match="value must be a number"):
         leat.Pad("0")
 
@@ -328,7 +329,7 @@ def test_a_subclass_runs_through_torch():
 
 @pytest.mark.parametrize("layout", ["pad-one", "concat"])
 def test_kept_batches_do_not_change(layout):
-    """Also where the budget runs out and batches are copied."""
+    """Also when batches are copied because the budget is used up."""
     dataset = leat_data.Ragged(rows(torch.float64, (40,)))
     layout = LAYOUTS[layout]()
     expected = [plain(batch) for batch in DataLoader(dataset, 4, collate_fn=layout)]
@@ -349,7 +350,7 @@ def test_writing_to_a_batch_changes_nothing_else():
     assert values.tolist() == list(range(1, 101))
 
 
-def test_a_batch_too_large_for_the_budget_says_so():
+def test_a_batch_too_large_for_the_budget():
     dataset = leat_data.Ragged([torch.zeros(10), torch.zeros(1_000_000), torch.zeros(3)])
     loader = leat.DataLoader(dataset, 1, collate_fn=leat.Pad(), memory_budget=1_000_000)
     iterator = iter(loader)
@@ -359,7 +360,7 @@ def test_a_batch_too_large_for_the_budget_says_so():
     assert next(iterator)[1].tolist() == [3]
 
 
-def test_state_goes_on():
+def test_state():
     dataset = DATASETS["named"]()
     arguments = {"batch_size": 4, "shuffle": True, "seed": 3, "collate_fn": leat.Pad()}
     whole = [plain(batch) for batch in leat.DataLoader(dataset, **arguments)]
@@ -387,7 +388,6 @@ def test_the_layout_may_change_between_epochs():
 
 
 def test_source_read():
-    """One and the same reader gives single samples."""
     source = leat_data.Ragged(x=rows(torch.float32, (2,)), b=rows(torch.uint8)).source()
     x, b = source.read([5, 3, 5])
     expected = rows(torch.float32, (2,))
@@ -405,7 +405,7 @@ def test_source_read():
 @pytest.mark.parametrize("value", ["bytes", "str"])
 @pytest.mark.parametrize("labels", [False, True])
 def test_bytes_are_left_in_lists(tmp_path, value, labels):
-    """As default_collate leaves them (tuples of them within a tuple); a layout is for tensors."""
+    """As by default_collate, also with Pad and Concat, which are for tensors."""
     (tmp_path / "a").mkdir()
     for i, length in enumerate(lengths(count=11)):
         (tmp_path / "a" / f"{i:02}").write_bytes(b"%d" % i * length)
@@ -416,7 +416,6 @@ def test_bytes_are_left_in_lists(tmp_path, value, labels):
 
 
 def test_files_of_different_length(tmp_path):
-    """What a source writes into the room, as these do, is padded as what lies in memory is."""
     for i, length in enumerate(lengths(count=11)):
         numpy.save(tmp_path / f"{i:02}.npy", numpy.arange(length, dtype=numpy.float32))
     dataset = leat_data.Files(tmp_path, ("npy", None))
@@ -427,7 +426,6 @@ def test_files_of_different_length(tmp_path):
 
 @pytest.mark.parametrize("fields", [None, ["wave"], ["wave", "cls", "mean"]])
 def test_tensors_beside_bytes(tmp_path, fields):
-    """Each field of a dataset is laid out in its own way."""
     with tarfile.open(tmp_path / "x.tar", "w") as shard:
         for i, length in enumerate(lengths(count=11)):
             wave = numpy.arange(length * 3, dtype=numpy.int16).tobytes()

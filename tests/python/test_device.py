@@ -1,4 +1,4 @@
-"""device=: what must hold on a machine without a GPU. With one, see tests/gpu/."""
+"""device= on a machine without a GPU. With one, see tests/gpu/."""
 
 import pickle
 
@@ -12,7 +12,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 @no_gpu
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
-def test_no_driver_is_said(device):
+def test_no_driver_is_an_error_of_the_loader(device):
     loader = leat.DataLoader(torch.arange(10), 2, device=device)
     with pytest.raises(RuntimeError, match=r"device='cuda.*no NVIDIA driver.*libcuda\.so\.1"):
         iter(loader)
@@ -20,7 +20,7 @@ def test_no_driver_is_said(device):
 
 
 @no_gpu
-def test_the_engine_says_it_too():
+def test_no_driver_is_an_error_of_the_engine():
     x = torch.arange(10)
     fields = ((None, _engine.DTYPE_int64, x.data_ptr(), (10,), (8,)),)
     source = _engine.source_memory(fields, x)
@@ -28,7 +28,7 @@ def test_the_engine_says_it_too():
         _engine.Engine(source, 2, device=1)
 
 
-def test_plan_says_how():
+def test_plan_of_a_device():
     text = str(leat.DataLoader(torch.arange(10), 2, device="cuda").plan())
     assert "cuda: copied from page-locked slots" in text and "a quarter of its free memory" in text
     text = str(leat.DataLoader(torch.arange(10), 2, device="cuda", device_memory=4096).plan())
@@ -48,7 +48,7 @@ def test_device_memory_is_checked():
     assert pickle.loads(pickle.dumps(loader)).device_memory == 1 << 30
 
 
-def test_the_cpu_is_as_before():
+def test_device_cpu():
     for device in (None, "cpu", torch.device("cpu")):
         batches = list(leat.DataLoader(torch.arange(10), 4, device=device))
         assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

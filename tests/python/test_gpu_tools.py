@@ -1,5 +1,5 @@
-"""tools/gpu-clock.py and tools/gpu-probe.py, which hold the probe against the truth, tried on the CUDA
-of the tests (tests/unit/probe) and the probe that leat ships."""
+"""tools/gpu-clock.py and tools/gpu-probe.py, which hold the probe against the truth, tried on the
+CUDA of the tests (tests/unit/probe) and the probe that leat ships."""
 
 import importlib.util
 import json

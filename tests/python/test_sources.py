@@ -1,6 +1,6 @@
-"""What the loader promises, for every source that reads files: broken off or killed it leaves nothing
-behind, a state goes on exactly once, a bad sample is never a wrong one. A row of sample i is four
-times the number i."""
+"""What the loader promises, for every source that reads files: broken off or killed it leaves
+nothing behind, a state goes on exactly once, a bad sample is never a wrong one. A row of sample i
+is four times the number i."""
 
 import gc
 import io
@@ -25,7 +25,7 @@ from loader_kit import (
     threads_settle,
 )
 
-COUNT, BAD = 60, 17  # samples; the one that is damaged where a test damages one
+COUNT, BAD = 60, 17  # samples; index of the damaged one
 
 
 def row(i):
@@ -49,7 +49,7 @@ def write_tokens(folder, bad):
 
 
 def write_hdf5(folder, bad):
-    """A chunk has one row, so that damage is to one."""
+    """A chunk has one row, so that damage affects one row."""
     path = folder / "rows.h5"
     with h5py.File(path, "w") as file:
         data = numpy.stack([row(i) for i in range(COUNT)])
@@ -108,7 +108,7 @@ CAN_BE_BAD = ("hdf5", "lmdb", "files", "tar", "tar.gz")
 
 
 def numbers(loader):
-    """The samples of what is left of an epoch; each row must be of one of them alone."""
+    """The samples of the rest of an epoch. A row must hold one sample only."""
     found = []
     for batch in loader:
         rows = batch["npy"] if isinstance(batch, dict) else batch
@@ -119,7 +119,7 @@ def numbers(loader):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """One for the data; the one for temporary files is empty, and known by TMPDIR."""
+    """A folder for data. TMPDIR is another, empty one."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", os.fspath(tmp_path / "tmp"))
     return tmp_path
@@ -134,7 +134,7 @@ def maps_of(folder):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_broken_off_it_leaves_nothing(folder, name):
+def test_breaking_out_leaks_nothing(folder, name):
     make = SOURCES[name](folder, False)
     assert sorted(numbers(leat.DataLoader(make(), 7))) == list(range(COUNT))
     gc.collect()
@@ -144,7 +144,7 @@ def test_broken_off_it_leaves_nothing(folder, name):
         iterator = iter(loader)
         next(iterator)
         if turn % 2:
-            del loader  # the iterator alone keeps what it needs
+            del loader  # the iterator keeps what it needs
             assert len(numbers(iterator)) == COUNT - 7
         del iterator
     loader = None
@@ -168,7 +168,7 @@ KILLED = """
 
 
 def group_is_gone(group):
-    """No process of the group is left, or soon."""
+    """Whether all processes of the group end within some seconds."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         try:
@@ -180,7 +180,7 @@ def group_is_gone(group):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_killed_it_leaves_nothing(folder, name):
+def test_sigkill_leaks_nothing(folder, name):
     """SIGKILL in the middle of an epoch: no process, no temporary file, no shared memory."""
     shared = set(os.listdir("/dev/shm"))
     script = KILLED.format(tests=os.path.dirname(__file__))
@@ -199,9 +199,9 @@ def test_killed_it_leaves_nothing(folder, name):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", SOURCES)
-def test_memory_over_epochs(folder, name):
-    """What an epoch takes is there for the next one. A megabyte is for what the test itself does; of
-    50 epochs it is 20 kB each, or 350 bytes a sample."""
+def test_memory_does_not_grow_over_epochs(folder, name):
+    """What an epoch takes is there for the next one. A megabyte is for what the test itself does;
+    of 50 epochs it is 20 kB each, or 350 bytes a sample."""
     loader = leat.DataLoader(SOURCES[name](folder, False)(), 7, True, num_threads=2, autotune=False)
     for _ in range(10):
         numbers(loader)
@@ -217,7 +217,7 @@ def test_memory_over_epochs(folder, name):
 
 
 def words_for(name, folder):
-    """How the C example is asked for what was written."""
+    """Arguments of the C example."""
     if name == "files":
         return ["files", *sorted(map(os.fspath, (folder / "rows").iterdir()))]
     ends = {"npy": ".npy", "tokens": ".bin", "lmdb": "", "tar.gz": ".tar.gz"}
@@ -227,7 +227,7 @@ def words_for(name, folder):
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "hdf5"])
-def test_the_example_in_c_reads_everything(folder, name):
+def test_the_c_example_reads_every_source(folder, name):
     """Half of an epoch, then the rest with another loader: each sample once."""
     SOURCES[name](folder, False)
     example = os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "examples", "read_everything")
@@ -236,7 +236,7 @@ def test_the_example_in_c_reads_everything(folder, name):
     done = subprocess.run([example, *words_for(name, folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{COUNT} samples, 0 bad ones" in done.stdout
-    if name != "files":  # whose headers are among the bytes
+    if name != "files":  # whose bytes include headers
         assert f"add up to {4 * sum(range(COUNT))}\n" in done.stdout
 
 
@@ -264,7 +264,7 @@ def test_a_state_at_every_batch(folder, name, order):
                 )
                 again.load_state_dict(state)
                 after += numbers(again)
-            if had:  # else no pass was begun, and each begins its own
+            if had:  # else no pass was begun
                 assert sorted(before + after) == list(range(COUNT)), (had, world)
 
 
@@ -274,7 +274,7 @@ def test_a_state_at_every_batch(folder, name, order):
 @pytest.mark.parametrize("policy", ("skip", "replace"))
 @pytest.mark.parametrize("name", CAN_BE_BAD)
 def test_a_bad_sample_follows_on_error(folder, name, policy):
-    """Three epochs, in slots that are filled again and again: what lay there before never shows."""
+    """Three epochs: a slot never shows data of an earlier batch."""
     dataset = SOURCES[name](folder, True)()
     loader = leat.DataLoader(dataset, 7, True, on_error=policy, seed=1, num_threads=2)
     for epoch in range(1, 4):
@@ -295,7 +295,7 @@ def test_a_bad_sample_follows_on_error(folder, name, policy):
 
 
 @pytest.mark.parametrize("name", CAN_BE_BAD)
-def test_a_bad_sample_raises_and_the_rest_comes(folder, name):
+def test_after_a_bad_sample_the_rest_is_read(folder, name):
     loader = leat.DataLoader(SOURCES[name](folder, True)(), 7, num_threads=2)
     iterator, found, raised = iter(loader), [], 0
     while True:

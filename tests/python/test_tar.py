@@ -1,4 +1,4 @@
-"""leat.data.Tar over local shards: what WebDataset reads of them, and what is done with bad ones."""
+"""leat.data.Tar with local shards: the same samples as WebDataset, and errors for bad shards."""
 
 import os
 import pickle
@@ -28,7 +28,7 @@ wds = pytest.importorskip("webdataset")
 
 
 def check(tar, *shards):
-    """Every sample is the one WebDataset gives."""
+    """Every sample equals WebDataset's."""
     expected = by_webdataset(*shards)
     assert len(tar) == len(expected)
     assert all(same(mine, yours) for mine, yours in zip(tar, expected))
@@ -92,7 +92,7 @@ def test_compressed(tmp_path, compression):
     path = packed(write_tar(tmp_path / "s.tar"), compression)
     tar = leat_data.Tar(path)
     assert len(check(tar, tmp_path / "s.tar")) == 11
-    with open(path, "ab") as file:  # two one behind the other are one, of which the first ends
+    with open(path, "ab") as file:  # two concatenated archives are one, which ends with the first
         file.write(open(path, "rb").read())
     check(leat_data.Tar(path), tmp_path / "s.tar")
 
@@ -115,7 +115,7 @@ def put_right(raw, at=0):
 # ---- What is a sample.
 
 
-def test_members_that_are_none(tmp_path):
+def test_members_that_are_not_samples(tmp_path):
     def extra(tar):
         add(tar, "d", type=tarfile.DIRTYPE)
         add(tar, "d/zz.cls", type=tarfile.SYMTYPE, linkname="00001.cls")
@@ -129,7 +129,7 @@ def test_members_that_are_none(tmp_path):
     assert len(check(leat_data.Tar(path), path)) == 11
 
 
-def test_a_hidden_file_in_a_folder_is_no_sample(tmp_path):
+def test_a_hidden_file_in_a_folder_is_not_a_sample(tmp_path):
     # WebDataset makes a sample "d/" of it.
     path = write_tar(tmp_path / "s.tar", extra=lambda tar: add(tar, "d/.DS_Store", b"x"))
     assert len(leat_data.Tar(path)) == 11
@@ -208,11 +208,11 @@ def test_fields_by_name(tmp_path):
     assert torch.equal(sample["var"], torch.full((4, 3), 4.0))
     assert torch.equal(sample["npy"], torch.full((5,), 4))
     assert sample["cls"] == "1" and sample["json"] == b"{}"
-    sample["var"] += 1  # a sample is the caller's own
+    sample["var"] += 1  # samples are writable
     assert list(leat_data.Tar(path, {"cls": "int"})[0]) == ["__key__", "cls"]
 
 
-def test_fields_that_are_mistakes(tmp_path):
+def test_invalid_fields(tmp_path):
     path = write_tar(tmp_path / "s.tar")
     for fields, error in (
         ({"jpg": "bytes"}, "No sample of .* has a member .jpg"),
@@ -258,14 +258,19 @@ def shards(tmp_path):
     return [write_tar(tmp_path / f"s-{n}.tar", 13, 13 * n) for n in range(4)]
 
 
-def test_torch_reads_it_too(shards):
-    tar = leat_data.Tar(shards, {"npy": "npy", "cls": "int", "txt": "str", "bin": "bytes"})
+@pytest.mark.parametrize(
+    "kind, workers",
+    ((torch.utils.data.DataLoader, 0), (torch.utils.data.DataLoader, 2), (leat.DataLoader, 0)),
+)
+@pytest.mark.parametrize(
+    "fields", (None, {"npy": "npy", "cls": "int", "txt": "str", "bin": "bytes"})
+)
+def test_batches_equal_those_of_webdataset(shards, kind, workers, fields):
     expected = by_webdataset(*shards)
-    for workers in (0, 2):
-        batches = list(torch.utils.data.DataLoader(tar, 8, num_workers=workers))
-        assert len(batches) == 7
-        for n, batch in enumerate(batches):
-            assert same(batch, default_collate(expected[8 * n : 8 * n + 8]))
+    batches = list(kind(leat_data.Tar(shards, fields), 8, num_workers=workers))
+    assert len(batches) == 7
+    for n, batch in enumerate(batches):
+        assert same(batch, default_collate(expected[8 * n : 8 * n + 8]))
 
 
 def test_pickled(shards):
@@ -275,22 +280,12 @@ def test_pickled(shards):
     assert len(again) == 52 and all(same(a, b) for a, b in zip(tar, again))
 
 
-def test_batches_of_the_engine(shards):
-    tar = leat_data.Tar(shards)
-    expected = by_webdataset(*shards)
-    loader = leat.DataLoader(tar, 8)
-    assert "source   tar " in str(loader.plan())
-    batches = list(loader)
-    assert len(batches) == 7
-    for n, batch in enumerate(batches):
-        assert same(batch, default_collate(expected[8 * n : 8 * n + 8]))
-
-
 @pytest.mark.parametrize("order", ("full", "quasi", "window"))
 def test_every_order_has_every_sample_once(shards, order):
     tar = leat_data.Tar(shards)
     keys = {sample["__key__"]: sample for sample in by_webdataset(*shards)}
     loader = leat.DataLoader(tar, 5, shuffle=True, order=order, seed=3)
+    assert "source   tar " in str(loader.plan())
     orders = []
     for _ in range(2):
         seen = []
@@ -306,28 +301,8 @@ def test_every_order_has_every_sample_once(shards, order):
 
 
 def _wrapped(sample):
-    """What a row of a batch is: numbers are tensors there."""
+    """A row of a batch, in which numbers are tensors."""
     return {k: torch.tensor(v) if isinstance(v, int) else v for k, v in sample.items()}
-
-
-def test_state_and_ranks(shards):
-    tar = leat_data.Tar(shards)
-    loader = leat.DataLoader(tar, 4, shuffle=True, seed=1)
-    iterator = iter(loader)
-    had = [key for _ in range(5) for key in next(iterator)["__key__"]]
-    again = leat.DataLoader(leat_data.Tar(shards), 3, shuffle=True)
-    again.load_state_dict(loader.state_dict())
-    rest = [key for batch in again for key in batch["__key__"]]
-    assert len(rest) == 32 and len({*had, *rest}) == 52
-    ranks = [
-        [
-            key
-            for batch in leat.DataLoader(tar, 4, shuffle=True, seed=1, rank=r, world_size=3)
-            for key in batch["__key__"]
-        ]
-        for r in range(3)
-    ]
-    assert sum(map(len, ranks)) == len(set().union(*ranks)) == 52
 
 
 def test_bad_samples_follow_on_error(tmp_path):
@@ -345,7 +320,7 @@ def test_bad_samples_follow_on_error(tmp_path):
         list(leat.DataLoader(leat_data.Tar(path), 4))
 
 
-def test_a_shard_that_is_cut_while_it_is_read(shards):
+def test_a_shard_cut_short_while_it_is_read(shards):
     tar = leat_data.Tar(shards[:1])
     expected = list(by_webdataset(shards[0]))
     for size in range(os.path.getsize(shards[0]), 0, -512):
@@ -380,13 +355,13 @@ print(source.count, heap() - before)
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     count, kilobytes = map(int, said.stdout.split())
     assert count == 40_000
-    assert kilobytes < 40_000 * 12 / 1024 + 700  # 12 bytes a sample; stacks, arenas
+    assert kilobytes < 40_000 * 12 / 1024 + 700  # 12 bytes per sample; stacks, arenas
 
 
 # ---- Damage.
 
 
-def test_cut_anywhere_is_an_error(tmp_path):
+def test_a_shard_cut_short_at_any_byte_is_an_error(tmp_path):
     raw = open(write_tar(tmp_path / "s.tar", 2), "rb").read()
     end = len(raw.rstrip(b"\0"))
     end += -end % 512
@@ -395,7 +370,7 @@ def test_cut_anywhere_is_an_error(tmp_path):
         path.write_bytes(raw[:size])
         with pytest.raises(ValueError, match="empty|cut short|not a tar"):
             leat_data.Tar(path)
-    path.write_bytes(raw[: end + 512])  # one block of zeros is an end
+    path.write_bytes(raw[: end + 512])  # one block of zeros ends an archive
     assert len(leat_data.Tar(path)) == 2
 
 
@@ -410,7 +385,7 @@ def test_damaged_compression_is_an_error(tmp_path, compression):
         ):
             leat_data.Tar(path)
     dice, found = random.Random(5), 0
-    for _ in range(200):  # the formats' own checksums find what is changed inside the data
+    for _ in range(200):  # the formats' checksums find changes in the data
         at = dice.randrange(12, len(raw) - 8)
         open(path, "wb").write(
             raw[:at] + bytes([raw[at] ^ (1 << dice.randrange(8))]) + raw[at + 1 :]
@@ -420,7 +395,7 @@ def test_damaged_compression_is_an_error(tmp_path, compression):
         except ValueError as error:
             assert os.path.basename(path) in str(error)
             found += 1
-        else:  # a bit that means nothing
+        else:  # an unused bit
             check(tar, tmp_path / "s.tar")
     assert found > 170
 
@@ -447,7 +422,7 @@ def test_mutated_shards_are_refused_or_read_as_tarfile_reads_them(tmp_path, kind
             data[block + dice.randrange(512)] = dice.choice(
                 (0, 32, 48, 55, 128, dice.randrange(256))
             )
-            if dice.random() < 0.7:  # a wrong header that has its checksum
+            if dice.random() < 0.7:  # a wrong header with a good checksum
                 put_right(data, block)
         path.write_bytes(data)
         fields = {"npy": "bytes", "cls": "bytes", "txt": "bytes", "bin": "bytes"}
@@ -482,7 +457,7 @@ def test_a_global_path_and_sparse_files_are_refused(tmp_path):
             leat_data.Tar(path)
 
 
-def test_many_descriptors_are_not_needed_twice(shards):
+def test_opening_again_needs_no_more_descriptors(shards):
     before = len(os.listdir("/proc/self/fd"))
     tar = leat_data.Tar(shards)
     assert len(os.listdir("/proc/self/fd")) == before + 4
@@ -501,7 +476,7 @@ def test_more_shards_than_descriptors(tmp_path):
     try:
         with pytest.raises(OSError, match="Too many open files"):
             leat_data.Tar(shards[:200])
-        tar = leat_data.Tar(shards)  # so many let their descriptors go
+        tar = leat_data.Tar(shards)  # descriptors are closed when there are many shards
         assert [sample["__key__"] for sample in tar] == [f"d/{n:05d}" for n in range(300)]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

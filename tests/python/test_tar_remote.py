@@ -32,7 +32,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.folder = os.fspath(folder)
         self.asked = []
         self.headers = []
-        self.free = threading.Event()  # what a slow one waits for
+        self.free = threading.Event()  # ends the wait of a slow answer
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -76,7 +76,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def send(self, data, mode, times):
         length = len(data)
-        if mode == "too-long":  # says more than it sends
+        if mode == "too-long":  # announces more than it sends
             length += 1000
         elif mode == "too-short":
             length //= 2
@@ -127,7 +127,7 @@ def no_copy(folder):
 
 @pytest.mark.parametrize("ending", ("", ".gz", ".zst"))
 @pytest.mark.parametrize("cached", (False, True))
-def test_fetched(server, tmp_path, ending, cached):
+def test_download(server, tmp_path, ending, cached):
     cache = tmp_path / "cache" if cached else None
     shards = f"{server.url}/s-{{0..2}}.tar{ending}"
     for _ in range(2):
@@ -139,7 +139,7 @@ def test_fetched(server, tmp_path, ending, cached):
     if cached:
         names = os.listdir(cache)
         assert len(names) == 3 and all(name.endswith(".tar") for name in names)
-        for name in names:  # what is kept is a plain archive
+        for name in names:  # copies are plain archives
             n = name.split("_")[0]
             assert (cache / name).read_bytes() == open(f"{server.folder}/{n}.tar", "rb").read()
 
@@ -165,25 +165,25 @@ def test_servers_that_fail(server, tmp_path, mode, error, times):
     assert no_copy(cache)
 
 
-def test_there_is_nothing(server, tmp_path):
+def test_a_missing_shard(server, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"s-7\.tar: the server answered 404"):
         leat_data.Tar(f"{server.url}/s-7.tar", cache_dir=tmp_path / "cache")
     assert len(server.asked) == 1 and no_copy(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("mode", ("busy-once", "cut-once", "elsewhere"))
-def test_servers_that_come_round(server, tmp_path, mode):
+def test_servers_that_recover(server, tmp_path, mode):
     tar = leat_data.Tar(f"{server.url}/s-0.tar.gz?{mode}", cache_dir=tmp_path / "cache")
     assert len(tar) == 9 and len(server.asked) == 2
 
 
-def test_a_server_that_falls_silent(server, tmp_path):
+def test_a_server_that_stops_sending(server, tmp_path):
     with pytest.raises(OSError, match="no byte in 1 s"):
         leat_data.Tar(f"{server.url}/s-0.tar?slow", cache_dir=tmp_path / "cache", timeout=1)
     assert no_copy(tmp_path / "cache")
 
 
-def test_nobody_there():
+def test_no_server():
     with pytest.raises(OSError, match="could not be downloaded"):
         leat_data.Tar("http://127.0.0.1:1/s.tar", timeout=1)
 
@@ -202,7 +202,7 @@ def test_secrets_are_not_shown(server):
     assert not any(word in str(caught.value) for word in ("user", "secret", "signature"))
 
 
-def test_ctrl_c_ends_the_waiting(server):
+def test_ctrl_c_ends_a_download(server):
     def press():
         until(lambda: server.asked)
         os.kill(os.getpid(), signal.SIGINT)
@@ -230,7 +230,7 @@ def test_s3_by_endpoint(server, monkeypatch):
     shard = put_bucket(server)
     os.symlink(os.path.join(server.folder, "bucket"), os.path.join(server.folder, "x"))
     real = os.path.join(server.folder, "bucket", "some%20dir")
-    os.symlink("some dir", real)  # the server does not undo the escapes
+    os.symlink("some dir", real)  # the server does not decode escapes
     os.symlink("s+0.tar", os.path.join(real, "s%2B0.tar"))
     assert len(leat_data.Tar(shard, endpoint_url=server.url + "/")) == 5
     assert server.asked == ["/bucket/some%20dir/s%2B0.tar"]
@@ -258,7 +258,7 @@ def test_s3_is_signed(server, monkeypatch):
 
 
 def signature(headers, path, secret):
-    """Amazon's signature, version 4, over the headers that were said to be signed."""
+    """Amazon's signature, version 4, over the signed headers."""
     said = headers["Authorization"]
     names = said.partition("SignedHeaders=")[2].partition(",")[0]
     scope = said.partition("Credential=")[2].partition(",")[0].partition("/")[2]
@@ -276,7 +276,7 @@ def signature(headers, path, secret):
 # ---- The cache.
 
 
-def test_compressed_shards_are_unpacked_once(tmp_path):
+def test_compressed_shards_are_decompressed_once(tmp_path):
     path = packed(write_tar(tmp_path / "s.tar"), "gz")
     cache = tmp_path / "cache"
     assert len(leat_data.Tar(path, cache_dir=cache)) == 11
@@ -284,12 +284,12 @@ def test_compressed_shards_are_unpacked_once(tmp_path):
     first = os.stat(cache / name)
     assert len(leat_data.Tar(path, cache_dir=cache)) == 11
     assert os.stat(cache / name) == first or os.stat(cache / name).st_mtime == first.st_mtime
-    packed(write_tar(tmp_path / "s.tar", 12), "gz")  # another content is another copy
+    packed(write_tar(tmp_path / "s.tar", 12), "gz")  # changed content, another copy
     assert len(leat_data.Tar(path, cache_dir=cache)) == 12
     assert len(os.listdir(cache)) == 2
 
 
-def test_temporary_copies_have_no_name(server, monkeypatch, tmp_path):
+def test_temporary_copies_are_unlinked(server, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", os.fspath(tmp_path / "tmp"))
     monkeypatch.setattr(tempfile, "tempdir", None)
     (tmp_path / "tmp").mkdir()
@@ -312,14 +312,14 @@ def test_cache_bytes(server, tmp_path):
     size = sum(os.path.getsize(f"{server.folder}/s-{n}.tar") for n in range(3))
     shards = f"{server.url}/s-{{0..2}}.tar.gz"
     for cache in (None, tmp_path / "cache"):
-        with pytest.raises(OSError, match="more than the .* bytes allowed by cache_bytes"):
+        with pytest.raises(OSError, match="take more than cache_bytes"):
             leat_data.Tar(shards, cache_dir=cache, cache_bytes=size - 1)
         assert len(leat_data.Tar(shards, cache_dir=cache, cache_bytes=size)) == 27
-    with pytest.raises(OSError, match="cache_bytes"):  # those that lie there count too
+    with pytest.raises(OSError, match="cache_bytes"):  # existing copies count
         leat_data.Tar(shards, cache_dir=tmp_path / "cache", cache_bytes=size - 1)
 
 
-def test_a_bomb_is_bounded(tmp_path):
+def test_a_decompression_bomb_is_stopped_by_cache_bytes(tmp_path):
     path = tmp_path / "bomb.tar.zst"
     zeros = subprocess.run(
         "head -c 2000000000 /dev/zero | zstd -c", shell=True, capture_output=True, check=True
@@ -331,8 +331,7 @@ def test_a_bomb_is_bounded(tmp_path):
     assert no_copy(tmp_path / "cache")
 
 
-def test_no_bytes_left(server, tmp_path):
-    """Files may not be larger than that: for the writer it is a disk that is full."""
+def test_a_file_size_limit(server, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
@@ -351,7 +350,7 @@ def test_a_full_disk(server, tmp_path):
         pytest.skip("a small disk needs root")
     try:
         for ending in ("", ".gz"):
-            with pytest.raises(OSError, match="left on its disk"):
+            with pytest.raises(OSError, match="free on its disk"):
                 leat_data.Tar(f"{server.url}/s-{{0..2}}.tar{ending}", cache_dir=disk / "cache")
             assert not [n for n in os.listdir(disk / "cache") if n.endswith(".part")]
     finally:
@@ -390,22 +389,22 @@ def parts(cache):
     return [name for name in os.listdir(cache) if name.endswith(".part")] if cache.exists() else []
 
 
-def test_killed_in_the_middle(server, tmp_path):
+def test_a_killed_process_leaves_no_complete_copy(server, tmp_path):
     cache = tmp_path / "cache"
     address = f"{server.url}/s-0.tar?slow"
     process = start(address, cache)
     until(lambda: parts(cache) and os.path.getsize(cache / parts(cache)[0]) == 1000)
     process.kill()
     process.wait()
-    assert len(os.listdir(cache)) == 1  # half a file, by a name that says so
+    assert len(os.listdir(cache)) == 1  # a .part file
     server.free.set()
     os.rename(f"{server.folder}/s-0.tar", f"{server.folder}/keep")
-    with pytest.raises(FileNotFoundError):  # it is not used
+    with pytest.raises(FileNotFoundError):  # the .part file is not used
         leat_data.Tar(address, cache_dir=cache)
     assert os.listdir(cache) == []
 
 
-def test_what_a_killed_one_left_is_made_anew(server, tmp_path):
+def test_an_incomplete_copy_is_made_again(server, tmp_path):
     cache = tmp_path / "cache"
     path = f"{server.folder}/s-0.tar.gz"
     leat_data.Tar(path, cache_dir=cache)
@@ -418,8 +417,7 @@ def test_what_a_killed_one_left_is_made_anew(server, tmp_path):
     assert (cache / name).read_bytes() == whole
 
 
-def test_a_waiting_one_takes_over(server, tmp_path):
-    """The first is killed while the second waits for it."""
+def test_a_waiting_process_takes_over_when_the_first_is_killed(server, tmp_path):
     cache = tmp_path / "cache"
     address = f"{server.url}/s-0.tar?slow"
     first = start(address, cache)
@@ -435,7 +433,7 @@ def test_a_waiting_one_takes_over(server, tmp_path):
     second.wait()
 
 
-def test_several_at_once_fetch_once(server, tmp_path):
+def test_several_processes_download_once(server, tmp_path):
     cache = tmp_path / "cache"
     address = f"{server.url}/s-0.tar.gz"
     processes = [start(address, cache) for _ in range(4)]

@@ -1,19 +1,18 @@
 """leat.data: datasets that leat.DataLoader reads in C.
 
-Each is a torch dataset too: it has a length, gives a sample for an index (or a list of them for
-several), can be pickled, and gives the same values through torch's own DataLoader. Samples are
-tensors, alone or in the structure they were given in.
+Each is a torch dataset too: it has a length, gives a sample for an index (and a list of samples for
+a list of indices), can be pickled, and gives the same values through torch's own DataLoader.
 
     Tensors    tensors and arrays in memory
     Npy        .npy and .npz files, memory-mapped
     Tokens     slices of one length of a flat file of tokens
     Ragged     tensors of different length in memory
-    Documents  those of a file of tokens with Megatron's index
+    Documents  documents of a token file with a Megatron index
     Packed     documents joined and cut into rows of one length
     Hdf5       datasets of an HDF5 file
     Tar        tar shards in the layout of WebDataset
     Lmdb       values of an LMDB file
-    Files      files in folders, one a sample
+    Files      files in folders, one per sample
 """
 
 from leat.data.arrays import Npy, Tensors, Tokens
@@ -36,5 +35,5 @@ __all__ = [
     "Tokens",
 ]
 
-# What loader/engine_select.py asks for engine_spec(); a subclass may have code of its own.
+# Classes whose engine_spec() is used. A subclass may have code of the user's.
 CLASSES = (Documents, Files, Hdf5, Lmdb, Npy, Packed, Ragged, Tar, Tensors, Tokens)

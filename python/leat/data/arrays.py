@@ -220,8 +220,8 @@ class Tokens(Dataset):
     """Slices of one length of a flat file of tokens, as int64 tensors.
 
     Tokens("train.bin", seq_length=2048)    uint16 without a header, the usual format
-    stride    tokens from the start of a slice to that of the next; None: seq_length, no overlap. For
-              targets shifted by one: seq_length=2049 and stride=2048
+    stride    tokens from the start of a slice to that of the next; None: seq_length, no overlap.
+              For targets shifted by one: seq_length=2049 and stride=2048
     dtype     'uint16', 'uint32', 'int32' or another type of integer
     offset    bytes before the first token
     index     Megatron's .idx of the file; it has the type, so that dtype and offset are ignored

@@ -23,8 +23,8 @@ class Ragged(Structured):
                                  dimension only; they are joined once
     Ragged((values, offsets))    sample i is values[offsets[i] : offsets[i + 1]]
     Ragged(texts, labels), Ragged(text=texts, label=labels)   samples are tuples (a namedtuple gives
-                                 namedtuples) or dicts; a field given as a tensor or an array has one
-                                 row per sample
+                                 namedtuples) or dicts; a field given as a tensor or an array has
+                                 one row per sample
     """
 
     def __init__(self, *arrays, **named):
@@ -128,8 +128,8 @@ def _joined(samples):
             tensors[i] = like[:0]  # an empty list has no type of its own
         elif tensor.dtype != like.dtype or tensor.shape[1:] != like.shape[1:]:
             raise ValueError(
-                f"sample {i} is {_describe(tensor, ())}, others are {_describe(like, ())}: they may "
-                "differ in the first dimension only"
+                f"sample {i} is {_describe(tensor, ())}, others are {_describe(like, ())}: they "
+                "may differ in the first dimension only"
             )
     offsets = torch.zeros(len(tensors) + 1, dtype=torch.int64)
     torch.cumsum(torch.tensor([len(tensor) for tensor in tensors]), 0, out=offsets[1:])
@@ -197,8 +197,8 @@ class Packed(SourceDataset):
 
     Packed(leat.data.Documents("corpus"), 2048)
     separator_id      a token put between two documents; None: none
-    return_segments   samples are dicts of "tokens" and "segments": which document of the row a token
-                      belongs to, from 0, and -1 for padding
+    return_segments   samples are dicts of "tokens" and "segments": which document of the row a
+                      token belongs to, from 0, and -1 for padding
     return_positions  likewise "positions": the token's position in the document's part of the row
     seed              shuffles the documents once, before they are joined; None: as they are
     drop_last         False: a last row that is not full is kept and padded

@@ -1,8 +1,8 @@
 """leat.data.Tar: tar shards in the layout of WebDataset.
 
 The engine reads the archives (src/load/source/tar/). This module expands the shards' names, chooses
-the type of each extension's values, and makes samples as WebDataset does: dicts with "__key__" and a
-value for each extension.
+the type of each extension's values, and makes samples as WebDataset does: dicts with "__key__" and
+a value for each extension.
 """
 
 import operator

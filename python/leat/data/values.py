@@ -150,8 +150,8 @@ def _tensor(value):
 class Values(SourceDataset):
     """A dataset of values, which the engine reads with and without the loader.
 
-    A subclass sets `values` (a Rows or Value for each field of the source) and `kind` (None: a single
-    value; tuple; or the names of a dict), has _make_source(), and calls _open() last.
+    A subclass sets `values` (a Rows or Value for each field of the source) and `kind` (None: a
+    single value; tuple; or the names of a dict), has _make_source(), and calls _open() last.
     """
 
     kind = None

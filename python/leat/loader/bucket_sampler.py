@@ -1,9 +1,9 @@
 """leat.BucketSampler: batches of samples of similar length, or of a budget of tokens.
 
-The batches of an epoch are computed in C (src/load/buckets.h): the shuffled order is cut into windows,
-each window is sorted by length and cut into batches, and the batches are shuffled. This is a batch
-sampler for torch's DataLoader and for leat's: an iterable of lists of indices with a length,
-set_epoch() and a state.
+The batches of an epoch are computed in C (src/load/buckets.h): the shuffled order is cut into
+windows, each window is sorted by length and cut into batches, and the batches are shuffled. This is
+a batch sampler for torch's DataLoader and for leat's: an iterable of lists of indices with a
+length, set_epoch() and a state.
 """
 
 import operator

@@ -8,10 +8,10 @@ reads the dataset in C, the engine collates (src/load/batch_layout.h) and the ba
     engine  ── of_engine()  fields that the engine padded, ─┘
                             joined, or only stacked
 
-A field is padded or joined when its samples are tensors or arrays of one dimension or more; the first
-dimension is the length. Other fields are collated as default_collate does. Tensors that are added
-stand behind their field: in a dict as "x_lengths" behind "x", in a tuple or list as the next entry. A
-sample that is a single tensor gives a list.
+A field is padded or joined when its samples are tensors or arrays of one dimension or more; the
+first dimension is the length. Other fields are collated as default_collate does. Tensors that are
+added stand behind their field: in a dict as "x_lengths" behind "x", in a tuple or list as the next
+entry. A sample that is a single tensor gives a list.
 """
 
 import inspect
@@ -201,11 +201,11 @@ class Pad(_Layout):
     padding_value       the type of the samples must be able to hold it
     pad_to_multiple_of  round the length up to a multiple of it
     max_length          cut longer samples to it
-    return_lengths      add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a
-                        tuple
+    return_lengths      add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in
+                        a tuple
     return_mask         add a bool tensor that is True where there is no padding: "x_mask"
-    fields              keys or positions of the fields to pad; None: all tensors of one dimension or
-                        more
+    fields              keys or positions of the fields to pad; None: all tensors of one dimension
+                        or more
     """
 
     kind = _engine.LAYOUT_PAD
@@ -277,9 +277,11 @@ class Concat(_Layout):
     """A collate_fn that joins samples without padding.
 
     max_length      cut longer samples to it
-    return_lengths  add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a tuple
+    return_lengths  add the lengths, int64: "x_lengths" behind "x" in a dict, the next entry in a
+                    tuple
     return_offsets  add where each sample begins, and where the last one ends, int64: "x_offsets"
-    fields          keys or positions of the fields to join; None: all tensors of one dimension or more
+    fields          keys or positions of the fields to join; None: all tensors of one dimension or
+                    more
     """
 
     kind = _engine.LAYOUT_CONCAT
@@ -305,7 +307,7 @@ class Concat(_Layout):
 
 
 def _check_value(value, dtype):
-    """An error, as in the engine, where the type cannot hold the value: torch would cut 0.5 to 0."""
+    """An error, as in the engine, if the type cannot hold the value: torch would cut 0.5 to 0."""
     if dtype == torch.bool:
         return
     if dtype.is_floating_point or dtype.is_complex:

@@ -1,8 +1,8 @@
 """leat.DataLoader: torch's DataLoader, whose batches C threads make where that is possible.
 
-It is a subclass, because frameworks (Lightning, Accelerate, Hugging Face) check for a DataLoader, read
-its attributes, or make another one from them. torch's constructor checks the arguments and builds the
-samplers. When an iteration begins, engine_select.select() decides how it runs:
+It is a subclass, because frameworks (Lightning, Accelerate, Hugging Face) check for a DataLoader,
+read its attributes, or make another one from them. torch's constructor checks the arguments and
+builds the samplers. When an iteration begins, engine_select.select() decides how it runs:
 
     an EngineSpec    engine_iterator.py: C threads write samples into batch slots
     reasons          torch_iterator.py: torch's own iterators, with the batches torch gives
@@ -77,8 +77,8 @@ class DataLoader(_TorchLoader[_Sample]):
     rank, world_size  this process's share of the data; None: those of torch.distributed
 
     plan() says what runs in C, what does not, and why. stats() says what was waited for.
-    state_dict() and load_state_dict() continue in the middle of an epoch. set_epoch() sets the number
-    of the next epoch.
+    state_dict() and load_state_dict() continue in the middle of an epoch. set_epoch() sets the
+    number of the next epoch.
     """
 
     def __init__(
@@ -137,7 +137,8 @@ class DataLoader(_TorchLoader[_Sample]):
         drawn_by_torch = order == "torch" or (order is None and generator is not None)
         if own_order and shuffle and drawn_by_torch and seed is not None:
             raise ValueError(
-                "seed has no effect on an order that torch draws: give seed, or order='torch' or generator"
+                "seed has no effect on an order that torch draws: leave out seed, or order='torch' "
+                "and generator"
             )
         self.on_error = _one_of("on_error", on_error, POLICIES)
         self.num_threads = _checked_int("num_threads", num_threads, 1, 1 << 12)
@@ -240,7 +241,7 @@ class DataLoader(_TorchLoader[_Sample]):
         return super().__len__() if batches is None else len(batches)
 
     def set_epoch(self, epoch):
-        """Sets the number of the next epoch, here and in a sampler or dataset that has set_epoch."""
+        """Sets the number of the next epoch, also in a sampler or dataset that has set_epoch."""
         epoch = _checked_int("epoch", epoch, 0, (1 << 32) - 1)
         shared = self._leat_shared
         shared.epoch = epoch
@@ -255,7 +256,7 @@ class DataLoader(_TorchLoader[_Sample]):
                 part_set_epoch(epoch)
 
     def state_dict(self):
-        """The position in the pass that was begun last. Small, and of the same size at any batch."""
+        """The position in the pass that was begun last. Small, of the same size at any batch."""
         shared = self._leat_shared
         if shared.resume is not None:
             state = dict(shared.resume)
@@ -295,7 +296,7 @@ class DataLoader(_TorchLoader[_Sample]):
         return plan_of(self, *engine_select.select(self))
 
     def stats(self):
-        """What was waited for and what was read since the loader was made; see leat.loader.stats."""
+        """What was waited for and read since the loader was made; see leat.loader.stats."""
         return self._leat_shared.counters.stats()
 
 

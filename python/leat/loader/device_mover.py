@@ -1,8 +1,8 @@
 """Moves batches that torch made to a device.
 
-To a CUDA GPU they are copied from page-locked memory on a stream of the mover's own, so that the copy
-runs beside the consumer's kernels. The consumer's stream waits for the copy. Anything that is not a
-plain CPU tensor is moved on the consumer's stream.
+To a CUDA GPU they are copied from page-locked memory on a stream of the mover's own, so that the
+copy runs beside the consumer's kernels. The consumer's stream waits for the copy. Anything that is
+not a plain CPU tensor is moved on the consumer's stream.
 """
 
 import torch

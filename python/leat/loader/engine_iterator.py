@@ -3,9 +3,9 @@
     engine's order    start an epoch (or resume one), take batches
     torch's order     draw index batches from torch's samplers, submit them, take batches
 
-It is a torch iterator: profilers and `leat run` see it, and torch's random numbers are drawn as torch
-draws them. A tensor handed out lies in the engine's slot. The slot is not filled again while the
-tensor or a view of it exists.
+It is a torch iterator: profilers and `leat run` see it, and torch's random numbers are drawn as
+torch draws them. A tensor handed out lies in the engine's slot. The slot is not filled again while
+the tensor or a view of it exists.
 
 With device="cuda" the engine also copies: the copy of a batch is enqueued when its last sample is
 made, and the tensors handed out lie on the GPU. Only the consumer's current stream waits for them.

@@ -1,9 +1,9 @@
 """Index batches of torch's samplers, with what a saved state needs.
 
 torch keeps no state of an order that it draws. So the loader's index sampler is wrapped: before the
-first index is drawn, the states of all generators it may draw from are kept. To resume, they are put
-back and as many index batches as were consumed are drawn again and discarded. The same order follows,
-and the samples are not read again.
+first index is drawn, the states of all generators it may draw from are kept. To resume, they are
+put back and as many index batches as were consumed are drawn again and discarded. The same order
+follows, and the samples are not read again.
 """
 
 import itertools

@@ -1,8 +1,9 @@
 """torch's own iterators, for what the engine cannot read.
 
 Three things are added where a batch is taken: the time the consumer waited is counted, the batch is
-moved to loader.device, and a loaded state is honoured. The order of a map-style dataset is resumed by
-index_batches.py. An iterable dataset has no state: consumed batches are read again and discarded.
+moved to loader.device, and a loaded state is honoured. The order of a map-style dataset is resumed
+by index_batches.py. An iterable dataset has no state: consumed batches are read again and
+discarded.
 
 The classes keep torch's names, which appear in profiles and messages.
 """
