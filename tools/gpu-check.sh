@@ -33,7 +33,8 @@ use_wheel() {
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-index --no-deps "$1"
     ln -sfn "$PWD/$venv/bin/leat" build/gpu/leat
     ln -sfn "$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')" build/gpu/python
-    ln -sfn ../bench build/gpu/bench
+    # It finds the probe library by its own place: ../python/leat.
+    [ ! -x build/bench/probe ] || install -D build/bench/probe build/gpu/bench/probe
 }
 
 wheels=(dist/leat-*.whl)

@@ -127,6 +127,7 @@ def child_cost():
 
     import torch
     from leat import _record
+    from leat.profile import lines
 
     torch.ones(8, device="cuda").add_(1)
     wait = torch.cuda.current_stream().synchronize
@@ -143,7 +144,7 @@ def child_cost():
 
     deep(20)
     without = deep(20)  # as deep as a training within a framework
-    if not _record.watch_places():
+    if not (lines.can_read_stacks() and _record.watch_call_sites(lines.describe)):
         sys.exit("this Python's stack cannot be read")
     print(json.dumps((without, deep(20))))
 
