@@ -1,17 +1,17 @@
-/* compare.c: two runs, one answer.
+/* compare.c: compares two runs: is the second faster, slower or the same?
  *
- *     two summaries ─┬─► are they comparable? ──────────────► said first
+ *     two summaries ─┬─► are they comparable? ──────────────► printed first
  *     two run.db ────┴─► rows (compare_rows.c), of them the step time with its interval
  *                          └─► time and memory ─► REGRESSION, IMPROVEMENT, MIXED, EQUIVALENT, or
  *                                                 INCONCLUSIVE with what would decide it
  *
  * A change counts when the interval excludes 1 and its size reaches the threshold. Runs are the
- * same when the whole interval lies within the threshold. What is neither is INCONCLUSIVE: so a
- * true change near the threshold can come out undecided, but noise alone cannot turn "the same"
- * into "slower".
+ * same when the whole interval lies within the threshold. Everything else is INCONCLUSIVE: a true
+ * change near the threshold may stay undecided, but noise alone cannot make equal runs a
+ * regression.
  *
- * Without run.db there are no steps and so no interval; then only runs whose step times hardly
- * overlap are told apart (separated_by_tail).
+ * Without run.db there are no steps and no interval; then only runs whose step times hardly overlap
+ * are told apart (separated_by_tail).
  */
 #include "report/compare.h"
 #include "report/summary_parts.h"
@@ -27,8 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the steps of a run ------------------------------------------------------------------------
- */
+/* ---- the steps of a run ---------------------------------------------------------------------- */
 
 static double *copy_values(const double *from, size_t n)
 {
@@ -38,8 +37,8 @@ static double *copy_values(const double *from, size_t n)
     return copy;
 }
 
-/* Old steps of a very long run are folded into means, with the outliers kept whole between them:
- * neither is a fair sample. The steps after the last folded entry are. */
+/* Old steps of a very long run are folded into means, between outliers that are kept: not a random
+ * sample. The steps after the last folded row are. */
 static size_t first_whole(const struct rank_facts *rank)
 {
     size_t first = rank->count;
@@ -62,7 +61,7 @@ static void series_from_facts(const struct facts *facts, struct step_series *ser
     }
     if (first > 0)
         snprintf(series->note, sizeof series->note,
-                 "only its last %zu steps are stored one by one, and used", count);
+                 "only its last %zu steps are stored one by one and used", count);
     series->wall = copy_values(rank->wall_ms + first, count);
     for (int phase = 0; phase < PHASES; phase++)
         if (rank->phase_ms[phase])
@@ -108,8 +107,7 @@ static void step_series_done(struct step_series *series)
     *series = (struct step_series){0};
 }
 
-/* ---- judging -----------------------------------------------------------------------------------
- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 enum change ratio_judge(const struct ratio *r, double threshold)
 {
@@ -126,17 +124,17 @@ enum change ratio_judge(const struct ratio *r, double threshold)
 
 int64_t ratio_more_steps(const struct ratio *r, double threshold)
 {
-    /* An interval that would just do with the present median does every other time, for the median
-     * of longer runs lies on either side of it. Twice the steps do four times in five, the odds by
-     * which trials are planned. */
+    /* With just enough steps for the present median, half of all repetitions decide, because the
+     * new median may lie on either side. With twice the steps four of five do, the usual power of a
+     * trial. */
     const double odds = 2;
     double change = fabs(r->ratio - 1), width = (r->high - r->low) / 2;
     double n = (double)(r->n_before < r->n_after ? r->n_before : r->n_after);
-    /* A change above the threshold is decided when the interval leaves 1 out, a smaller one when it
-     * fits below the threshold. */
-    double room = change >= threshold ? change : threshold - change;
-    double need = n * (width / room) * (width / room) * odds;
-    if (!(need <= RATIO_MOST_STEPS)) /* more of them are not used, and narrow nothing */
+    /* A change above the threshold is decided when the interval excludes 1, a smaller one when the
+     * interval fits within the threshold. */
+    double distance = change >= threshold ? change : threshold - change;
+    double need = n * (width / distance) * (width / distance) * odds;
+    if (!(need <= RATIO_MOST_STEPS)) /* more steps are not used */
         return -1;
     return need > n ? (int64_t)ceil(need - n) : 1;
 }
@@ -159,8 +157,7 @@ static enum change separated_by_tail(const json_t *before, const json_t *after, 
     return CHANGE_UNCLEAR;
 }
 
-/* ---- are they comparable?
- * ------------------------------------------------------------------------ */
+/* ---- are they comparable? -------------------------------------------------------------------- */
 
 static void differ(json_t *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void differ(json_t *list, const char *fmt, ...)
@@ -173,7 +170,7 @@ static void differ(json_t *list, const char *fmt, ...)
     json_array_append_new(list, json_text_or_null(text));
 }
 
-/* Says so when both know the number and it is not the same. */
+/* Adds a line when both numbers are known and differ. */
 static void differ_number(json_t *list, const char *what, double before, double after)
 {
     if (isfinite(before) && isfinite(after) && before != after)
@@ -186,7 +183,7 @@ static void differ_text(json_t *list, const char *what, const char *before, cons
         differ(list, "%s: %.90s before, %.90s after", what, before, after);
 }
 
-/* Batches a step: gradient accumulation. */
+/* Batches per step (gradient accumulation). */
 static double batches_per_step(const json_t *summary)
 {
     double batches = json_find_number(summary, "step_time.micro_steps", NAN);
@@ -194,14 +191,14 @@ static double batches_per_step(const json_t *summary)
     return batches > 0 && kept > 0 ? fmax(1, round(batches / kept)) : NAN;
 }
 
-/* What makes the step of one run another thing than the step of the other. */
+/* Properties that make the steps of the runs incomparable. */
 static json_t *find_differences(const json_t *before, const json_t *after)
 {
     json_t *list = json_array();
     const json_t *b = summary_main_loader(before), *a = summary_main_loader(after);
     differ_number(list, "batch size", json_find_number(b, "batch_size", NAN),
                   json_find_number(a, "batch_size", NAN));
-    differ_number(list, "batches a step", batches_per_step(before), batches_per_step(after));
+    differ_number(list, "batches per step", batches_per_step(before), batches_per_step(after));
     differ_number(list, "world size", json_find_number(before, "run.world_size", NAN),
                   json_find_number(after, "run.world_size", NAN));
     differ_number(list, "dataset length", json_find_number(b, "dataset_length", NAN),
@@ -222,7 +219,7 @@ static json_t *find_differences(const json_t *before, const json_t *after)
     return list;
 }
 
-/* What one should know while reading, without making the runs incomparable. */
+/* Differences that matter to a reader but do not make the runs incomparable. */
 static json_t *find_notes(const json_t *before, const struct step_series *b, const json_t *after,
                           const struct step_series *a)
 {
@@ -242,7 +239,7 @@ static json_t *find_notes(const json_t *before, const struct step_series *b, con
                  *others = json_find(after, "run.devices");
     if (json_array_size(gpus) > 0 && json_array_size(gpus) == json_array_size(others) &&
         !json_equal(gpus, others))
-        differ(list, "the runs used other GPUs; models are told apart by their memory only");
+        differ(list, "the runs used different GPUs; models are distinguished by their memory only");
     differ_number(list, "CPU cores", json_find_number(before, "system.cpus", NAN),
                   json_find_number(after, "system.cpus", NAN));
     differ_text(list, "torch", json_find_text(before, "run.torch", NULL),
@@ -260,8 +257,7 @@ static json_t *find_notes(const json_t *before, const struct step_series *b, con
     return list;
 }
 
-/* ---- the answer
- * ---------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 struct answer {
     const char *kind;
@@ -276,8 +272,8 @@ static enum change overall(enum change time, enum change memory)
     return time == CHANGE_SAME ? memory : time;
 }
 
-static void say_interval(char *text, size_t size, const struct ratio *r, double before,
-                         double after)
+static void describe_interval(char *text, size_t size, const struct ratio *r, double before,
+                              double after)
 {
     char change[LAYOUT_CELL], low[LAYOUT_CELL], high[LAYOUT_CELL];
     if (isfinite(r->low))
@@ -326,17 +322,17 @@ static void conclude(struct answer *answer, enum change time, enum change memory
     if (answer->more_steps < 0)
         snprintf(
             answer->action, sizeof answer->action,
-            "The change is so near the threshold of %.3g %%, or steps differ so much, that more "
-            "of them would hardly decide it; choose another --threshold.",
+            "The change is so close to the threshold of %.3g %%, or steps vary so much, that more "
+            "steps would hardly decide it; choose another --threshold.",
             threshold * 100);
     else
         snprintf(answer->action, sizeof answer->action,
-                 "About %lld more steps in each run would decide it, if the change is what it "
-                 "seems now.",
+                 "About %lld more steps in each run would decide it, if the change stays as it is "
+                 "now.",
                  (long long)answer->more_steps);
 }
 
-/* The rows stay, but a step of another size is neither better nor worse. */
+/* The rows stay, but none is judged. */
 static void refuse(struct answer *answer, const json_t *differences, json_t *rows)
 {
     json_t *row;
@@ -345,8 +341,7 @@ static void refuse(struct answer *answer, const json_t *differences, json_t *row
         json_object_set_new(row, "judged", json_null());
     const char *first = json_string_value(json_array_get(differences, 0));
     answer->kind = "INCONCLUSIVE";
-    snprintf(answer->summary, sizeof answer->summary,
-             "The runs are not comparable, so their step times decide nothing (%s).",
+    snprintf(answer->summary, sizeof answer->summary, "The runs are not comparable (%s).",
              first ? first : "they differ");
     snprintf(answer->action, sizeof answer->action,
              "Repeat one of the runs with the settings of the other.");
@@ -388,8 +383,9 @@ int compare_summaries(const char *before_run, const json_t *before,
     json_t *differences = find_differences(before, after);
     enum change time =
         isfinite(r.low) ? ratio_judge(&r, threshold) : separated_by_tail(before, after, threshold);
-    say_interval(interval, sizeof interval, &r, json_find_number(before, "step_time.median", NAN),
-                 json_find_number(after, "step_time.median", NAN));
+    describe_interval(interval, sizeof interval, &r,
+                      json_find_number(before, "step_time.median", NAN),
+                      json_find_number(after, "step_time.median", NAN));
     if (json_array_size(differences) > 0)
         refuse(&answer, differences, rows);
     else
@@ -411,8 +407,7 @@ int compare_summaries(const char *before_run, const json_t *before,
     return 0;
 }
 
-/* ---- from the names of two runs
- * ------------------------------------------------------------------ */
+/* ---- from the names of two runs -------------------------------------------------------------- */
 
 static int load_side(const char *run, json_t **ret_summary, struct step_series *ret_series,
                      struct leat_err *err)

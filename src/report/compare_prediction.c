@@ -1,7 +1,7 @@
-/* compare_prediction.c: was the prediction of the run before right? Only the run after the change
- * can tell, and only if it made that change and no other: the settings of the loader that feeds the
- * steps are compared with those the finding advised. A change of the code cannot be seen from here;
- * then the figures are given side by side, with that said. */
+/* compare_prediction.c: was the prediction of the run before right? The run after shows it if it
+ * made the predicted change and no other, so the settings of the loader that feeds the steps are
+ * compared with the predicted ones. A change of the user's code is not visible here; the text then
+ * says so. */
 #include "report/compare.h"
 
 #include "report/text_layout.h"
@@ -14,7 +14,7 @@ static const char *const settings[] = {"num_workers", "persistent_workers", "pre
                                        "pin_memory",  "batch_size",         "num_threads"};
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-/* As Python writes it: 4, True, None. */
+/* The value in Python's notation: 4, True, None. */
 static void value_text(const json_t *loader, const char *key, char *text, size_t bytes)
 {
     const json_t *value = json_object_get(loader, key);
@@ -65,8 +65,8 @@ static enum followed is_followed(const char *setting, int of_code, const json_t 
     return of_code ? FOLLOWED_UNSEEN : FOLLOWED_YES;
 }
 
-/* Throughput of the second over that of the first, less 1: of samples where both count them. Means,
- * not medians: waits at the start of an epoch are gains too. */
+/* Throughput of the second over the first, minus 1: of samples if both count them. By means, not
+ * medians, because shorter waits at the start of an epoch are a gain too. */
 static double measured_gain(const json_t *before, const json_t *after)
 {
     double b = json_find_number(before, "step_time.samples_per_s", NAN);
@@ -78,8 +78,8 @@ static double measured_gain(const json_t *before, const json_t *after)
            1;
 }
 
-static void say(char *text, size_t bytes, enum followed followed, const char *change,
-                double predicted, double measured)
+static void describe(char *text, size_t bytes, enum followed followed, const char *change,
+                     double predicted, double measured)
 {
     char p[LAYOUT_CELL], m[LAYOUT_CELL], setting[256];
     size_t n = 0;
@@ -95,13 +95,12 @@ static void say(char *text, size_t bytes, enum followed followed, const char *ch
         snprintf(text, bytes, "predicted %s throughput with %.120s, measured %s", p, setting, m);
     else if (followed == FOLLOWED_UNSEEN)
         snprintf(text, bytes,
-                 "predicted %s throughput at the most (%.120s), measured %s; whether the code was "
-                 "changed so is not seen",
+                 "predicted at most %s throughput (%.120s), measured %s; leat cannot tell whether "
+                 "the code was changed",
                  p, setting, m);
     else
-        snprintf(text, bytes,
-                 "predicted %s throughput, but for another change (%.120s); measured %s", p,
-                 setting, m);
+        snprintf(text, bytes, "predicted %s throughput with another change (%.120s), measured %s",
+                 p, setting, m);
 }
 
 json_t *compare_prediction(const json_t *before, const json_t *before_loader, const json_t *after,
@@ -121,7 +120,7 @@ json_t *compare_prediction(const json_t *before, const json_t *before_loader, co
     double gain = json_find_number(predicted, "gain", NAN), measured = measured_gain(before, after);
     enum followed followed = is_followed(setting, of_code, before_loader, after_loader);
     char text[400];
-    say(text, sizeof text, followed, setting, gain, measured);
+    describe(text, sizeof text, followed, setting, gain, measured);
     return json_pack("{so so so so so so}", "setting", json_text_or_null(setting), "followed",
                      followed == FOLLOWED_UNSEEN ? json_null() : json_boolean(followed),
                      "predicted_gain", json_number_or_null(gain), "measured_gain",

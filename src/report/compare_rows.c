@@ -1,8 +1,8 @@
-/* compare_rows.c: the table of a comparison: what was measured in both runs, side by side.
+/* compare_rows.c: the table of a comparison: the figures of both runs.
  *
- * The figures are those of the two summaries; where the steps of both runs are stored, the change
- * of a time also has its interval. Only the step time and memory decide (compare.c); the other rows
- * say where a change comes from.
+ * The figures are from the two summaries; where the steps of both runs are stored, the change of a
+ * time has an interval. Only the step time and memory decide (compare.c); the other rows explain a
+ * change.
  */
 #include "report/compare.h"
 
@@ -10,13 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The verdict rests on the step time: it gets the finest interval (RATIO_MOST_STEPS). For phases a
- * coarser one will do, and keeps the whole comparison below a second for runs of any length. */
+/* The verdict depends on the step time, which uses RATIO_MOST_STEPS. Fewer steps are enough for
+ * phases, and keep a comparison below a second for runs of any length. */
 enum { MOST_PHASE_STEPS = 1024 };
 
-/* A memory change counts when it is both a sizeable part and more than what an allocator's moods
- * explain: 64 MiB, and 5 % on a GPU (as for MEMORY CREEP) or 10 % of RSS, which depends on when it
- * was sampled. */
+/* A change of memory counts when it exceeds the variation of an allocator: 64 MiB, and 5 % on a GPU
+ * (as for MEMORY CREEP) or 10 % of RSS, which depends on the time of sampling. */
 static const double least_memory_bytes = 64.0 * 1024 * 1024;
 
 /* A phase below this share of both steps is shown but not judged. */
@@ -121,7 +120,7 @@ static enum change judge_memory(double before, double after, double least_ratio)
     return after > before ? CHANGE_WORSE : CHANGE_BETTER;
 }
 
-/* Workers are shown without a say: more of them is what one does against a slow input. */
+/* The memory of workers is shown but not judged: more workers are a remedy for slow input. */
 static int add_memory(json_t *rows, const json_t *before, const json_t *after,
                       enum change *ret_memory)
 {

@@ -1,25 +1,23 @@
-/* compare_stats.c: is the second run slower, or was it luck?
+/* compare_stats.c: is the second run slower, or is the difference chance?
  *
- * The figure is the ratio of the two medians, and its 95 % interval comes from the bootstrap: each
- * run is resampled 2000 times, each pair of resamples gives a ratio, and the middle 95 % of those
- * ratios are the interval.
+ * The figure is the ratio of the two medians, with a 95 % interval by bootstrap: each run is
+ * resampled 2000 times, each pair of resamples gives a ratio, and the middle 95 % of them are the
+ * interval.
  *
- * Steps are not independent: a slow disk, a hot CPU or a neighbour's job makes many neighbouring
- * steps slow together. A bootstrap that draws single steps would take a hundred such steps for a
- * hundred pieces of evidence and promise an interval far too narrow. So blocks of neighbouring
- * steps are drawn (the circular block bootstrap), as long as the dependence lasts. The length is
- * the automatic choice of Politis and White (2004, corrected 2009), computed on the series that the
+ * Steps are not independent: a slow disk, a hot CPU or another job makes many consecutive steps
+ * slow. A bootstrap of single steps would give an interval far too narrow. So blocks of consecutive
+ * steps are drawn (circular block bootstrap), as long as the dependence lasts. The length is the
+ * automatic choice of Politis and White (2004, corrected 2009), computed on the series that the
  * median depends on: whether a step is above or below it.
  *
  *     run:      s0 s1 s2 s3 s4 s5 s6 s7 s8 s9           blocks of 3
  *     resample: s4 s5 s6 | s9 s0 s1 | s5 s6 s7 | s2     starts drawn at random, wrapping round
  *
- * The interval speaks of the variation inside the two runs. What differs from run to run without
- * any change of code (another node, a warm cache) is not in it.
+ * The interval covers the variation inside the two runs. Differences between runs of the same code
+ * (another node, a warm cache) are not in it.
  *
- * Cost: each series is sorted once; a resample then counts how often each rank was drawn and walks
- * to the middle, O(n) without a comparison. With 4096 values and 2000 resamples that is some 50 ms
- * a run, however long the run was.
+ * Cost: each series is sorted once; a resample counts how often each rank was drawn and finds the
+ * middle in O(n). With 4096 values and 2000 resamples that is about 50 ms per run of any length.
  */
 #include "report/compare.h"
 
@@ -31,15 +29,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Any number would do; it is fixed so that a comparison can be repeated. */
+/* Fixed, so that a comparison can be repeated. */
 static const uint64_t seed_before = 0x6c656174u, seed_after = 0x6d696c6cu;
 
-/* However long the dependence lasts: with fewer blocks there would be nothing to resample. */
+/* With fewer blocks there is nothing to resample, however long the dependence lasts. */
 enum { LEAST_BLOCKS = 4 };
 
 struct ranked {
     double value;
-    uint32_t place;
+    uint32_t index;
 };
 
 static int by_value(const void *a, const void *b)
@@ -47,7 +45,7 @@ static int by_value(const void *a, const void *b)
     const struct ranked *x = a, *y = b;
     if (x->value != y->value)
         return x->value < y->value ? -1 : 1;
-    return x->place < y->place ? -1 : x->place > y->place;
+    return x->index < y->index ? -1 : x->index > y->index;
 }
 
 static double autocovariance(const double *x, size_t n, size_t lag)
@@ -58,8 +56,8 @@ static double autocovariance(const double *x, size_t n, size_t lag)
     return sum / (double)n;
 }
 
-/* The smallest lag after which K_N correlations in a row are indistinguishable from none: the
- * dependence lasts that long. Limits as in the paper: K_N = max(5, sqrt(log10 n)), c = 2. */
+/* The smallest lag after which K_N consecutive correlations are insignificant: the length of the
+ * dependence. As in the paper, K_N = max(5, sqrt(log10 n)) and c = 2. */
 static size_t last_lag(const double *x, size_t n, size_t most)
 {
     double variance = autocovariance(x, n, 0);
@@ -77,10 +75,10 @@ static size_t block_length(double *x, size_t n)
 {
     size_t most = n / 4 < 200 ? n / 4 : 200;
     size_t m = last_lag(x, n, most);
-    /* In a short run a dependence worth minding is too weak to be told from chance, so blocks are
-     * never shorter than the usual rule of thumb, the cube root of n. */
+    /* In a short run a relevant dependence may not be significant, so blocks have at least the
+     * usual cube root of n. */
     double length = cbrt((double)n), limit = (double)n / LEAST_BLOCKS;
-    /* The flat-top window keeps lags up to m whole and fades to 2m. */
+    /* The flat-top window: weight 1 up to lag m, falling to 0 at 2m. */
     double g = 0, spectrum = autocovariance(x, n, 0);
     for (size_t lag = 1; lag <= 2 * m && lag < n; lag++) {
         double part = (double)lag / (double)(2 * m);
@@ -144,7 +142,7 @@ static int resample(const double *values, size_t n, size_t block, uint64_t seed,
         sorted[i] = (struct ranked){values[i], (uint32_t)i};
     qsort(sorted, n, sizeof *sorted, by_value);
     for (size_t i = 0; i < n; i++)
-        rank_of[sorted[i].place] = (uint32_t)i;
+        rank_of[sorted[i].index] = (uint32_t)i;
     uint64_t counter = 0;
     for (int r = 0; r < RATIO_RESAMPLES; r++) {
         memset(drawn, 0, n * sizeof *drawn);
@@ -165,8 +163,8 @@ out:
     return result;
 }
 
-/* One value of each of `most` equal stretches, drawn at random so that a period in the steps (a log
- * line every 100) cannot fall in with the stride. A copy in any case. */
+/* A copy with one value of each of `most` equal stretches, drawn at random: a fixed stride could
+ * coincide with a period in the steps (a log line every 100). */
 static double *thin(const double *values, size_t count, size_t most, uint64_t seed, size_t *ret_n)
 {
     size_t n = count < most ? count : most;
@@ -179,9 +177,8 @@ static double *thin(const double *values, size_t count, size_t most, uint64_t se
     return out;
 }
 
-/* Few blocks know little of their own spread, as few values do: the interval of the bootstrap is
- * too narrow by what Student's t has over the normal distribution. t by its expansion in 1/freedom
- * (Fisher and Cornish), good to 4 % from 3 on. */
+/* With few blocks the bootstrap interval is too narrow, by the ratio of Student's t to the normal
+ * distribution. t by its expansion in 1/freedom (Fisher and Cornish), exact to 4 % from 3 on. */
 static double widening(const struct ratio *r)
 {
     double b = (double)r->n_before / (double)r->block_before;

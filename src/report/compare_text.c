@@ -1,4 +1,4 @@
-/* compare_text.c: a comparison for people: what keeps it from counting first, then the answer, the
+/* compare_text.c: a comparison as text: first why the runs are not comparable, then the answer, the
  * two verdicts, the table, and the next command. */
 #include "report/report.h"
 
@@ -95,16 +95,16 @@ static void put_basis(struct str *out, const json_t *result)
     double before = json_find_number(result, "basis.block_before", NAN);
     double after = json_find_number(result, "basis.block_after", NAN);
     if (!isfinite(before) || !isfinite(after)) {
-        str_add(&text, "No interval is possible without the steps of both runs; only step times "
-                       "that hardly overlap are told apart.");
+        str_add(&text, "There is no interval without the steps of both runs; only step times that "
+                       "hardly overlap are told apart.");
     } else {
         str_addf(&text, "Bootstrap of %s and %s steps",
                  layout_count(json_find_number(result, "basis.values_before", NAN), cells[0]),
                  layout_count(json_find_number(result, "basis.values_after", NAN), cells[1]));
         if (before > 1 || after > 1)
-            str_addf(&text, ", in blocks of %s and %s because neighbouring steps tend to be alike",
+            str_addf(&text, ", in blocks of %s and %s because neighbouring steps are correlated",
                      layout_count(before, cells[0]), layout_count(after, cells[1]));
-        str_addf(&text, "; threshold %s. Differences from one run to the next are not in it.",
+        str_addf(&text, "; threshold %s. Differences between runs of the same code are not in it.",
                  layout_percent(json_find_number(result, "threshold", NAN), cells[2]));
     }
     layout_paragraph(out, "", 0, str_text(&text));
@@ -144,7 +144,7 @@ void compare_text(const json_t *result, int colour, struct str *out)
     layout_cut(out, json_find_text(result, "verdict.label", "?"), 40);
     layout_style(out, colour, STYLE_PLAIN);
     str_add(out, "\n");
-    layout_paragraph(out, "", 0, json_find_text(result, "verdict.summary", "not said"));
+    layout_paragraph(out, "", 0, json_find_text(result, "verdict.summary", "unknown"));
     const char *action = json_find_text(result, "verdict.action", NULL);
     if (action)
         layout_paragraph(out, "", 0, action);

@@ -1,7 +1,7 @@
-/* report.h: findings made readable. No measuring, no deciding.
+/* report.h: the findings as JSON and as text. It measures and decides nothing.
  *
- * The summary (a JSON object, docs/final_summary.schema.json) is the one form: the text report is
- * made from it, so `leat view` prints tomorrow what `leat run` printed today.
+ * The text report is made from the summary (a JSON object, docs/final_summary.schema.json) alone,
+ * so `leat view` prints the same as `leat run` did.
  */
 #ifndef LEAT_REPORT_REPORT_H
 #define LEAT_REPORT_REPORT_H
@@ -11,19 +11,19 @@
 #include "diagnose/diagnose.h"
 
 #define SUMMARY_SCHEMA     "1.0"
-#define SUMMARY_MOST_BYTES (64u << 20) /* a summary of 1000 ranks has some 2 MB */
+#define SUMMARY_MOST_BYTES (64u << 20) /* a summary of 1000 ranks has about 2 MB */
 
 /* facts + findings -> the summary. The caller owns *ret_summary. */
 int summary_build(const struct facts *facts, const struct findings *findings, json_t **ret_summary,
                   struct leat_err *err);
 
-/* The whole way from a run database to its summary. The caller owns *ret_summary. */
+/* From a run database to its summary. The caller owns *ret_summary. */
 int summary_from_database(struct store_reader *reader, json_t **ret_summary, struct leat_err *err);
 
-/* Reads and checks a final_summary.json: another tool's file, a cut one or one of another version
- * gives a sentence. `path` may be the file, a run's folder, or the name of a run below ./logs;
- * where there is nothing, the sentence names the runs that are there. A run without that file (leat
- * was killed before its end) is diagnosed anew from its run.db. */
+/* Reads and checks a final_summary.json; a file of another tool or version, or a cut one, is
+ * refused with a sentence. `path` may be the file, a run's folder, or the name of a run in ./logs;
+ * if there is none, the sentence names the runs that exist. A run without the file (leat was
+ * killed) is diagnosed from its run.db. */
 int summary_read(const char *path, json_t **ret_summary, struct leat_err *err);
 
 /* The same over bytes: what summary_read does once it has the file. Untrusted input; the sentence

@@ -1,9 +1,8 @@
 /* summary.c: facts and findings -> final_summary.json.
  *
- * The summary is what other tools rely on, and the only thing the text report is made of. So every
- * key is always there, what was not measured is null and never 0, times are milliseconds, shares
- * are 0 to 1, sizes are bytes. docs/final_summary.schema.json is the contract; this file and its
- * neighbours write it down and decide nothing.
+ * Other tools read the summary, and the text report is made from it. Every key is always present,
+ * what was not measured is null and never 0, times are milliseconds, shares are 0 to 1, sizes are
+ * bytes. docs/final_summary.schema.json is the contract.
  *
  *     summary.c          schema_version, run, verdict, findings, lost
  *     summary_steps.c    step_time
@@ -37,7 +36,7 @@ json_t *summary_text(const char *text)
     json_t *value = json_string(text);
     if (value)
         return value;
-    /* Not UTF-8. Keeping the ASCII part is enough to recognise a path or a message. */
+    /* Not UTF-8: the ASCII part is enough to recognise a path or a message. */
     char *copy = mem_strdup(text);
     if (!copy)
         return NULL;
@@ -49,7 +48,7 @@ json_t *summary_text(const char *text)
     return value;
 }
 
-/* meta.command is a JSON array; a hand-made database may hold plain text. */
+/* meta.command is a JSON array; a database that leat did not write may have plain text. */
 static json_t *command_words(const char *command)
 {
     if (!command || !*command)
@@ -86,8 +85,7 @@ static json_t *devices(const struct facts *facts)
     return names;
 }
 
-/* The exception that ended the run: the one of the lowest rank. A rank that lost its peer fails
- * too, but later; all of them are under `processes`. */
+/* The exception that ended the run: that of the lowest rank. The others are in `processes`. */
 static const char *exception(const struct facts *facts)
 {
     const struct proc_fact *found = NULL;

@@ -1,5 +1,5 @@
-/* summary_clock.c: how long the device of each rank stood idle, by what its host did meanwhile:
- * system.gpu_clock of the summary. Shares are of the device time that was measured. */
+/* summary_clock.c: system.gpu_clock of the summary: how long the GPU of each rank was idle, by what
+ * its host did meanwhile. Shares are of the measured GPU time. */
 #include "report/summary_parts.h"
 
 static double device_ms(const struct facts *facts, int64_t pid)
@@ -11,7 +11,7 @@ static double device_ms(const struct facts *facts, int64_t pid)
     return sum;
 }
 
-/* Phases without any idle or hidden time are there too: they were measured, and it was zero. */
+/* Phases without idle or hidden time are listed too: they were measured. */
 static json_t *phases_of(const struct facts *facts, int64_t pid, double all_ms, double *ret_idle_ms)
 {
     json_t *list = json_array();

@@ -1,6 +1,6 @@
-/* summary_cuda.c: what each rank asked of CUDA during its steps, by class of call, and the lines of
- * its loop that copy or wait: system.cuda of the summary. Only of the process that trains; what was
- * counted before the first batch and after the last step is in run.db. */
+/* summary_cuda.c: system.cuda of the summary: the CUDA calls of each rank during its steps, by
+ * class, and the lines of its loop that copy or wait. Calls before the first batch and after the
+ * last step are in run.db only. */
 #include "report/summary_parts.h"
 
 static json_t *calls_of_rank(const struct facts *facts, const struct rank_facts *rank)

@@ -1,6 +1,6 @@
-/* summary_parts.h: the parts of the summary, internal to this room. Each function gives a new JSON
- * value, or NULL when out of memory; json_pack passes a NULL on, so that one check at the end of
- * summary_build is enough. */
+/* summary_parts.h: the parts of the summary, internal to this room. Each function returns a new
+ * JSON value, or NULL when out of memory. json_pack returns NULL if given NULL, so summary_build
+ * checks once, at its end. */
 #ifndef LEAT_REPORT_SUMMARY_PARTS_H
 #define LEAT_REPORT_SUMMARY_PARTS_H
 
@@ -18,7 +18,7 @@ json_t *summary_cuda(const struct facts *facts);  /* summary_cuda.c: a part of s
 json_t *summary_clock(const struct facts *facts); /* summary_clock.c: another */
 
 /* Absent is null, never 0: -1 for an integer, NaN for a number, NULL or "" for a text. Bytes that
- * are not UTF-8 (a path, an exception's text) become '?' rather than take the whole text away. */
+ * are not UTF-8 (of a path, of an exception) become '?'. */
 json_t *summary_integer(int64_t value);
 json_t *summary_text(const char *text);
 json_t *summary_flag(int64_t value); /* 1 true, 0 false, else null */

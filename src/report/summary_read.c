@@ -1,12 +1,11 @@
-/* summary_read.c: finding a run's summary, and refusing what is none.
+/* summary_read.c: finds and checks the summary of a run.
  *
- * A summary is foreign input: it may come from another machine, another version or another tool,
- * and somebody may have pasted half of it. The check is of the shape only, down to the kinds of the
- * top members; readers then ask for each figure with a default, so that a wrong type further down
+ * A summary is untrusted input: of another machine, version or tool, or cut. Only the types of the
+ * top members are checked; readers ask for each figure with a default, so a wrong type further down
  * reads as "not measured".
  *
- * A run whose leat was killed has a database and no summary; it is diagnosed then and there, and
- * nothing is written.
+ * If leat was killed, a run has a database and no summary: it is diagnosed now, and nothing is
+ * written.
  */
 #include "report/report.h"
 
@@ -93,7 +92,7 @@ struct run_entry {
     int64_t when_ns; /* of the summary's last change */
 };
 
-/* The runs below `logs` that have a summary, newest first, at the most `most`. */
+/* The newest runs in `logs` that have a summary, newest first, at most `most`. */
 static size_t list_runs(const char *logs, struct run_entry *runs, size_t most)
 {
     size_t count = 0;
@@ -108,7 +107,7 @@ static size_t list_runs(const char *logs, struct run_entry *runs, size_t most)
             struct run_entry run = {.when_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
                                                st.st_mtim.tv_nsec};
             memcpy(run.name, entry->d_name, strlen(entry->d_name) + 1);
-            /* Insertion into a short list, the name deciding between files of one instant. */
+            /* Inserted into a short sorted list; of equal times the later name comes first. */
             size_t at = count;
             while (at > 0 && (runs[at - 1].when_ns < run.when_ns ||
                               (runs[at - 1].when_ns == run.when_ns &&
@@ -127,7 +126,7 @@ static size_t list_runs(const char *logs, struct run_entry *runs, size_t most)
     return count;
 }
 
-static int say_missing(const char *path, struct leat_err *err)
+static int set_missing(const char *path, struct leat_err *err)
 {
     struct run_entry runs[5];
     size_t count = list_runs(logs_name, runs, 5);
@@ -174,7 +173,7 @@ static int is_database(const char *file)
     return strcmp(slash ? slash + 1 : file, database_name) == 0;
 }
 
-/* leat was killed before it could write the summary: the database says as much as it got. */
+/* leat was killed before it wrote the summary: diagnose what the database has. */
 static int read_database(const char *file, json_t **ret_summary, struct leat_err *err)
 {
     struct store_reader *reader = NULL;
@@ -194,7 +193,7 @@ int summary_locate(const char *path, char **ret_file, struct leat_err *err)
     const char *found = path;
     enum kind kind = kind_of(path);
     char *in_folder = kind == A_FOLDER ? path_join(path, file_name, NULL) : NULL;
-    /* A run's name may also be that of some folder here (a run "data" beside ./data). */
+    /* A run's name may also be a folder here (a run "data" beside ./data). */
     if (kind == NOTHING || (kind == A_FOLDER && kind_of(in_folder) == NOTHING)) {
         if (by_name && kind_of(by_name) == A_FOLDER) {
             found = by_name;
@@ -203,7 +202,7 @@ int summary_locate(const char *path, char **ret_file, struct leat_err *err)
     }
     mem_free(in_folder);
     if (kind == NOTHING) {
-        result = say_missing(path, err);
+        result = set_missing(path, err);
     } else if (kind == A_FOLDER) {
         result = find_in(found, ret_file, err);
     } else {

@@ -1,7 +1,7 @@
 /* summary_steps.c: the summary's step_time part.
  *
- * The typical rank (facts.typical) speaks for the run.
- * Throughput is the exception: it is the sum over the ranks, because that is what the run achieved.
+ * The figures are those of the typical rank (facts.typical), except the throughput, which is the
+ * sum over the ranks.
  */
 #include "report/summary_parts.h"
 
@@ -70,8 +70,7 @@ static double throughput(const struct rank_stats *ranks, size_t count)
     return count ? total : NAN;
 }
 
-/* Evaluation is reported apart from the training: as time of the typical rank and as a share of the
- * run. */
+/* Evaluation, apart from the training: the time of the typical rank, and its share of the run. */
 static json_t *eval_part(const struct facts *facts, const struct rank_stats *typical)
 {
     double ms = typical ? typical->facts->eval_ms : NAN;

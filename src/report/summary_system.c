@@ -1,5 +1,5 @@
-/* summary_system.c: the summary's memory, system and processes parts: what was sampled from
- * outside, brought down to peaks and means. Sizes are bytes. */
+/* summary_system.c: the memory, system and processes parts of the summary: peaks and means of the
+ * samples taken from outside. Sizes are bytes. */
 #include "report/summary_parts.h"
 
 #include "base/mem.h"
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run may start a process a second for days; the summary lists at the most this many, those that
- * spoke to leat first. run.db has them all. */
+/* A run may start a process per second for days. The summary lists at most this many, first those
+ * that recorded; run.db has all. */
 enum { MOST_PROCESSES = 1000 };
 
-/* First, last, least, greatest and mean of what is known of a series. */
+/* First, last, least, greatest and sum of the known values of a series. */
 struct series {
     double first, last, least, most, sum;
     size_t n;
@@ -61,8 +61,8 @@ static struct series rss_of(const struct facts *facts, int64_t pid)
     return rss;
 }
 
-/* The workers of a rank, each at its own peak: what they may take together. Pages that fork shares
- * are counted in each, as RSS does. */
+/* The sum of the peaks of a rank's workers. Pages shared after fork are counted in each, as in RSS.
+ */
 static struct series workers_rss(const struct facts *facts, int rank)
 {
     struct series all = {0};

@@ -1,12 +1,12 @@
 /* text.c: the text report, made from the summary alone.
  *
- * It is read from the top by somebody who has a minute: the verdict, why, and what to do come
- * first, then how the run went, then one short block a section, and what was not seen. The first
- * screen (24 lines) holds what matters; tables come after it (text_tables.c), and the last line is
- * a command to type.
+ * A reader with one minute reads it from the top: the verdict, why, and what to do come first, then
+ * how the run went, then one short block per section, and what was not measured. The first screen
+ * (24 lines) holds the most important; tables come after it (text_tables.c), and the last line is
+ * the next command.
  *
- * The summary may be anything that summary_parse let through: each figure is asked for with a
- * default, and what is absent is left out of its line.
+ * The summary may be anything that summary_parse accepts: each figure is read with a default, and
+ * an absent one is left out of its line.
  */
 #include "report/text_parts.h"
 
@@ -53,8 +53,7 @@ static void put_stats(struct str *out, struct str *line)
     str_done(line);
 }
 
-/* ---- the head: verdict, why, next, how it ended ------------------------------------------------
- */
+/* ---- the head: verdict, why, next, the end of the run ---------------------------------------- */
 
 static void put_verdict(const json_t *summary, int colour, struct str *out)
 {
@@ -66,9 +65,9 @@ static void put_verdict(const json_t *summary, int colour, struct str *out)
     str_add(out, " (");
     layout_cut(out, severity, 12);
     str_add(out, ")\n");
-    layout_paragraph(out, "Why:     ", 9, json_find_text(summary, "verdict.summary", "not said"));
+    layout_paragraph(out, "Why:     ", 9, json_find_text(summary, "verdict.summary", "unknown"));
     struct str next = {0};
-    str_add(&next, json_find_text(summary, "verdict.action", "Nothing needs to change."));
+    str_add(&next, json_find_text(summary, "verdict.action", "No change is needed."));
     double gain = json_find_number(summary, "verdict.predicted_gain", NAN);
     char cell[LAYOUT_CELL];
     int at_most = json_is_true(json_find(summary, "verdict.predicted_at_most"));
@@ -82,7 +81,7 @@ static void put_verdict(const json_t *summary, int colour, struct str *out)
     str_done(&next);
 }
 
-static void say_signal(struct str *line, double number)
+static void add_signal(struct str *line, double number)
 {
     const char *name = number > 0 && number < 65 ? sigabbrev_np((int)number) : NULL;
     if (name)
@@ -91,7 +90,7 @@ static void say_signal(struct str *line, double number)
         str_addf(line, " by signal %.3g", number);
 }
 
-static void say_end(const json_t *summary, struct str *line)
+static void add_end(const json_t *summary, struct str *line)
 {
     const char *ended = json_find_text(summary, "run.ended", NULL);
     double seconds = json_find_number(summary, "run.duration_s", NAN);
@@ -100,7 +99,7 @@ static void say_end(const json_t *summary, struct str *line)
     if (!ended)
         str_add(line, "has no recorded end"); /* leat was killed */
     else if (strcmp(ended, "killed") == 0)
-        say_signal((str_add(line, "was killed"), line),
+        add_signal((str_add(line, "was killed"), line),
                    json_find_number(summary, "run.signal", NAN));
     else
         str_addf(line, "%s%s", strcmp(ended, "interrupted") == 0 ? "was " : "", ended);
@@ -117,7 +116,7 @@ static void say_end(const json_t *summary, struct str *line)
                  layout_count(json_find_number(summary, "system.oom_kills", 0), cell));
 }
 
-static void say_steps(const json_t *summary, struct str *line)
+static void add_steps(const json_t *summary, struct str *line)
 {
     double steps = json_find_number(summary, "step_time.steps", NAN);
     double kept = json_find_number(summary, "step_time.kept_steps", NAN);
@@ -135,23 +134,23 @@ static void say_steps(const json_t *summary, struct str *line)
     if (isfinite(kept) && kept != steps)
         str_addf(line, ", %s kept", layout_count(kept, cell));
     if (warmup > 0)
-        str_addf(line, ", %s warm-up left out", layout_count(warmup, cell));
+        str_addf(line, ", %s warm-up excluded", layout_count(warmup, cell));
     if (compile > 0)
-        str_addf(line, ", %s compile (%s) left out", layout_count(compile, cell),
+        str_addf(line, ", %s compile (%s) excluded", layout_count(compile, cell),
                  layout_duration(json_find_number(summary, "step_time.compile_ms", NAN), more));
     str_add(line, ".");
     double world = json_find_number(summary, "run.world_size", NAN);
     if (world > 1)
-        str_addf(line, " %s ranks; the figures are those of rank %s, the typical one.",
+        str_addf(line, " %s ranks; the figures are of rank %s, the typical one.",
                  layout_count(world, cell),
                  layout_count(json_find_number(summary, "step_time.rank", NAN), more));
     double eval = json_find_number(summary, "step_time.eval.share", NAN);
     if (eval > 0)
-        str_addf(line, " Evaluation took %s of the run and is in no step.",
+        str_addf(line, " Evaluation took %s of the run and is not part of any step.",
                  layout_percent(eval, cell));
     double limit = json_find_number(summary, "run.max_steps", NAN);
     if (limit > 0)
-        str_addf(line, " Recording stopped after %s steps, as asked (--max-steps).",
+        str_addf(line, " Recording stopped after %s steps (--max-steps).",
                  layout_count(limit, cell));
 }
 
@@ -159,14 +158,13 @@ static void put_run(const json_t *summary, struct str *out)
 {
     struct str line = {0};
     str_addf(&line, "%s ", json_find_text(summary, "run.name", "it"));
-    say_end(summary, &line);
-    say_steps(summary, &line);
+    add_end(summary, &line);
+    add_steps(summary, &line);
     layout_paragraph(out, "Run:     ", 9, str_text(&line));
     str_done(&line);
 }
 
-/* ---- the sections ------------------------------------------------------------------------------
- */
+/* ---- the sections ---------------------------------------------------------------------------- */
 
 static int in_section(const json_t *finding, const char *section)
 {
@@ -218,10 +216,10 @@ static void add_evidence(struct str *line, const json_t *item)
     str_done(&part);
 }
 
-/* What the finding rests on, in a line: "input share 84 % | num_workers 0". Of more than
- * MAX_EVIDENCE values the first stays, which made the rule fire, and every number that the action
- * uses. Then those at the end, which belong to the cause: the general ones before them are in the
- * Stats line too. */
+/* The values that the finding is based on, in one line: "input share 84 % | num_workers 0". Of more
+ * than MAX_EVIDENCE values the first stays, which triggered the rule, and every number that the
+ * action uses. Then those at the end, which belong to the cause: the general ones before them are
+ * in the Stats line too. */
 static void put_evidence(struct str *out, const json_t *finding)
 {
     enum { MAX_EVIDENCE = 6, MAX_LISTED = 64 };
@@ -274,8 +272,8 @@ static void put_where(struct str *out, const json_t *finding)
     }
 }
 
-/* Diagnosis of a section from its first finding; `healthy` is said when it has none. The callback
- * writes the figures between the diagnosis and its reason. */
+/* The diagnosis of a section: its first finding, or `healthy` when it has none. `stats` writes the
+ * line of figures. */
 static void put_section(const json_t *summary, int colour, const char *section, const char *healthy,
                         void (*stats)(const json_t *, struct str *), struct str *out)
 {
@@ -295,7 +293,7 @@ static void put_section(const json_t *summary, int colour, const char *section, 
     put_stats(out, &line);
     if (!first)
         return;
-    layout_paragraph(out, "- Why: ", 2, json_find_text(first, "summary", "not said"));
+    layout_paragraph(out, "- Why: ", 2, json_find_text(first, "summary", "unknown"));
     put_where(out, first);
     put_evidence(out, first);
     int more = 0;
@@ -331,7 +329,7 @@ static double sum_of(const json_t *summary, const char *const *names)
     return sum;
 }
 
-/* Means, because they add up to the step; the line below gives the median and its tail. */
+/* Means, which add up to the step; the line below has the median and its tail. */
 static void step_stats_line(const json_t *summary, struct str *line)
 {
     static const char *const compute[] = {"forward", "backward", "optimizer", NULL};
@@ -394,15 +392,14 @@ static void system_stats(const json_t *summary, struct str *line)
         layout_part(line, "no GPU");
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole report ------------------------------------------------------------------------ */
 
 void report_text(const json_t *summary, int colour, struct str *out)
 {
     put_verdict(summary, colour, out);
     put_run(summary, out);
     layout_title(out, colour, "Step Time");
-    put_section(summary, colour, "step_time", "nothing was found", step_stats_line, out);
+    put_section(summary, colour, "step_time", "no problem found", step_stats_line, out);
     put_spread(summary, out);
     layout_title(out, colour, "Input");
     text_input(summary, out);

@@ -1,6 +1,5 @@
-/* text_clock.c: one line of the report on the clock of the device: of the first rank that has one,
- * how much of its time it stood idle and why, and how much waiting for batches was hidden behind
- * its work. */
+/* text_clock.c: one line of the report on the idle time of the GPU, of the first rank that has it:
+ * its share and causes, and the waits for batches that did not make the GPU idle. */
 #include "report/text_parts.h"
 
 #include "report/text_layout.h"
@@ -8,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMED_PERMILLE = 5 }; /* idle shares below this are not worth a word */
+enum { NAMED_PERMILLE = 5 }; /* smaller shares are not shown */
 
 static double phase_number(const json_t *phases, const char *phase, const char *key)
 {
@@ -62,7 +61,7 @@ void text_clock(const json_t *summary, struct str *out)
     double measured = json_find_number(rank, "measured", 0);
     double hidden = phase_number(phases, "input", "hidden");
     if (measured > 0 && hidden * 1000 >= measured * NAMED_PERMILLE)
-        str_addf(&line, "; waits for batches hidden behind its work: %s",
+        str_addf(&line, "; waits for batches while it worked: %s",
                  layout_percent(hidden / measured, percent));
     layout_paragraph(out, "- GPU clock: ", 2, str_text(&line));
     str_done(&line);

@@ -1,6 +1,6 @@
-/* text_cuda.c: one line of the report on what a step asks of CUDA: of the first rank that was
- * counted, classes brought together into launches, copies by memory, waiting and allocation. Then
- * the lines of code that copy or wait in every step, with what to do about them. */
+/* text_cuda.c: one line of the report on the CUDA calls of a step, of the first rank that has them:
+ * launches, copies by kind of memory, waits and allocations. Then the lines of code that copy or
+ * wait in every step, and what to do about them. */
 #include "report/text_parts.h"
 
 #include "report/text_layout.h"
@@ -13,7 +13,7 @@ struct sum {
     double calls, ms, bytes;
 };
 
-/* Of the classes named, which are parted by spaces. */
+/* The sum over the space-separated classes. */
 static struct sum sum_of(const json_t *calls, const char *classes)
 {
     struct sum sum = {0};
@@ -50,11 +50,11 @@ static const struct {
     const char *kind, *lead, *advice;
 } kinds[] = {
     {"pageable_copy", "- Copies of pageable memory: ",
-     ": pin_memory=True for the DataLoader and non_blocking=True for the copy let it pass while the"
-     " GPU works"                                                                       },
-    {"blocking_copy", "- Copies that are waited for: ", ": non_blocking=True is missing"},
+     ": with pin_memory=True in the DataLoader and non_blocking=True they overlap with the GPU's"
+     " work"                                                                           },
+    {"blocking_copy", "- Copies that block Python: ",  ": non_blocking=True is missing"},
     {"wait",          "- Waits for the GPU: ",
-     ": .item(), .cpu(), print() and synchronize() stop Python until the GPU is done"   },
+     ": .item(), .cpu(), print() and synchronize() block Python until the GPU is done" },
 };
 
 /* "train.py:41 (2 a step, 0.8ms)" */

@@ -1,5 +1,5 @@
-/* text_gpu.c: a line of the report on each GPU: its clock, its power, the traffic of its link, and
- * what holds its clock down. */
+/* text_gpu.c: a line of the report per GPU: its clock, power, PCIe traffic, and why it is
+ * throttled. */
 #include "report/text_parts.h"
 
 #include "report/text_layout.h"
@@ -48,7 +48,7 @@ static void add_gpu(const json_t *gpu, size_t index, struct str *out)
     add_link(&line, gpu, "PCIe in", "pcie_rx_bytes_s");
     add_link(&line, gpu, "out", "pcie_tx_bytes_s");
     if (throttle && *throttle) {
-        snprintf(part, sizeof part, "held down by %s", throttle);
+        snprintf(part, sizeof part, "throttled by %s", throttle);
         layout_part(&line, part);
     }
     snprintf(part, sizeof part, "- GPU %zu: ", index);

@@ -1,5 +1,5 @@
-/* text_input.c: the text report's Input section and its table of workers: what feeds the steps, why
- * it is slow if it is, and where the time of making a batch goes. */
+/* text_input.c: the Input section of the text report and its table of workers: the loader that
+ * feeds the steps, why it is slow if it is, and what the time to make a batch is spent on. */
 #include "report/text_parts.h"
 
 #include "report/summary_parts.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The finding that says why the input is slow. */
+/* The finding that explains why the input is slow; NULL when there is none. */
 static const json_t *input_finding(const json_t *summary)
 {
     const json_t *list = json_object_get(summary, "findings"), *item;
@@ -95,7 +95,7 @@ const char *text_cause_meaning(const char *cause)
     return NULL;
 }
 
-/* "sample 3.41ms": the mean; with its tail where it has one. */
+/* "sample 3.41ms": the mean, with the p99 if there is one. */
 static void add_time(struct str *line, const json_t *input, const char *path, const char *name)
 {
     char mean[LAYOUT_CELL], tail[LAYOUT_CELL], key[64], part[128];
@@ -111,7 +111,7 @@ static void add_time(struct str *line, const json_t *input, const char *path, co
     layout_part(line, part);
 }
 
-/* One sample, and of what it consists. */
+/* The time of one sample, and its parts. */
 static void put_sample(const json_t *input, struct str *out)
 {
     static const char *const kinds[] = {"read", "decode", "other"};
@@ -130,7 +130,7 @@ static void put_sample(const json_t *input, struct str *out)
     str_done(&line);
 }
 
-/* One batch from its samples to the training. */
+/* The stages of a batch, from its samples to the training. */
 static void put_batch(const json_t *input, struct str *out)
 {
     struct str line = {0};
@@ -150,7 +150,7 @@ static void put_batch(const json_t *input, struct str *out)
     str_done(&line);
 }
 
-/* What leat's own threads did with their time, by stage, and what the consumer waited. */
+/* The time of leat.DataLoader's threads, by stage. */
 static void put_stages(const json_t *loader, struct str *out)
 {
     static const struct {
@@ -180,7 +180,7 @@ static void put_stages(const json_t *loader, struct str *out)
     str_done(&line);
 }
 
-/* The user's lines that cost most, each with the library line below it. */
+/* The user's lines that take most of the time. */
 static void put_lines(const json_t *input, struct str *out)
 {
     enum { MOST_LINES = 4 };
@@ -214,7 +214,7 @@ void text_input(const json_t *summary, struct str *out)
     if (cause)
         layout_cut(out, cause, 60);
     else if (finding)
-        str_add(out, "slow, the cause is not known");
+        str_add(out, "slow, cause unknown");
     else if (!loader)
         str_add(out, "no DataLoader was seen");
     else
@@ -225,7 +225,7 @@ void text_input(const json_t *summary, struct str *out)
     str_done(&line);
     if (finding)
         layout_paragraph(out, "- Why: ", 2,
-                         meaning ? meaning : json_find_text(finding, "summary", "not said"));
+                         meaning ? meaning : json_find_text(finding, "summary", "unknown"));
     const char *dataset = json_find_text(loader, "dataset", NULL);
     const char *where = json_find_text(loader, "where", NULL);
     if (dataset || where) {
@@ -242,7 +242,7 @@ void text_input(const json_t *summary, struct str *out)
     put_lines(input, out);
 }
 
-/* A table of the workers; many of them are for the JSON. */
+/* A table of the first workers; the JSON has all. */
 void text_workers(const json_t *summary, int colour, struct str *out)
 {
     enum { MOST_WORKERS = 16 };

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer paragraphs are not for people; the JSON has the whole text. */
+/* Longer paragraphs are cut; the JSON has the whole text. */
 static const size_t most_paragraph_bytes = 1500;
 
-/* Three to four significant digits, whatever the size. */
+/* Three to four significant digits. */
 static void put_number(char cell[static LAYOUT_CELL], double value, const char *unit)
 {
     double size = fabs(value);
@@ -38,7 +38,7 @@ char *layout_duration(double ms, char cell[static LAYOUT_CELL])
         put_number(cell, ms / 1000, "s");
     else if (size < 7200000)
         snprintf(cell, LAYOUT_CELL, "%dm%02ds", (int)(ms / 60000), abs((int)(ms / 1000) % 60));
-    else if (size < 3.6e12) /* a million hours: beyond it is not a time */
+    else if (size < 3.6e12) /* a million hours */
         snprintf(cell, LAYOUT_CELL, "%dh%02dm", (int)(ms / 3600000), abs((int)(ms / 60000) % 60));
     else
         snprintf(cell, LAYOUT_CELL, "%.3gs", ms / 1000);
@@ -118,8 +118,8 @@ char *layout_count(double n, char cell[static LAYOUT_CELL])
     return cell;
 }
 
-/* One character of UTF-8: its bytes and its columns. jansson only lets valid UTF-8 through; texts
- * of our own are ASCII. Still, a cut sequence at the end must not run over it. */
+/* One character of UTF-8: its bytes and its columns. A cut sequence must not be read past its end.
+ */
 struct glyph {
     size_t bytes;
     int columns;
@@ -219,7 +219,7 @@ void layout_rest(struct str *out, int column, int indent, const char *text)
             put_glyph(out, text, g);
             column += g.columns;
             text += g.bytes;
-            if ((size_t)(text - start) > most_paragraph_bytes) /* one endless word */
+            if ((size_t)(text - start) > most_paragraph_bytes) /* one very long word */
                 break;
         }
     }

@@ -1,7 +1,7 @@
-/* text_layout.h: numbers and paragraphs for people: adaptive units, lines below 80 columns.
+/* text_layout.h: numbers with adaptive units, and paragraphs of lines below 80 columns.
  *
- * The text comes from files that anybody may have written, so whatever could steer a terminal
- * (control bytes, bidirectional overrides) is printed as '?'.
+ * Texts come from untrusted files, so characters that control a terminal (control bytes,
+ * bidirectional overrides) are printed as '?'.
  */
 #ifndef LEAT_REPORT_TEXT_LAYOUT_H
 #define LEAT_REPORT_TEXT_LAYOUT_H
@@ -9,7 +9,7 @@
 #include "base/str.h"
 
 #define LAYOUT_COLUMNS 79 /* most columns of a line */
-#define LAYOUT_CELL    24 /* room for any formatted number */
+#define LAYOUT_CELL    24 /* bytes for any formatted number */
 
 enum layout_style { STYLE_PLAIN, STYLE_TITLE, STYLE_GOOD, STYLE_WARNING, STYLE_CRITICAL };
 
@@ -20,10 +20,10 @@ char *layout_percent(double ratio, char cell[static LAYOUT_CELL]); /* 84 %, 3.4 
 char *layout_change(double ratio, char cell[static LAYOUT_CELL]);  /* +5.2 %, -31 %, 2.4x */
 char *layout_bytes(double bytes, char cell[static LAYOUT_CELL]);   /* 512 MiB, 1.4 GiB */
 char *layout_count(double n, char cell[static LAYOUT_CELL]);       /* 105, 1.23, 38421 */
-const char *layout_file(const char *file); /* of a package: PIL/ImageFile.py, without its folder */
+const char *layout_file(const char *file); /* without the folder of its package: PIL/ImageFile.py */
 
-/* `lead`, then `text` broken at blanks, further lines indented by `indent` columns. Ends the line.
- * A word that is longer than a line is cut into pieces. Very long text ends in "...". */
+/* `lead`, then `text` broken at blanks, with continuation lines indented by `indent` columns, and a
+ * line end. A word longer than a line is broken. Very long text ends in "...". */
 void layout_paragraph(struct str *out, const char *lead, int indent, const char *text);
 
 /* The same after a lead of `column` columns that is already in `out`. */
@@ -33,7 +33,7 @@ void layout_rest(struct str *out, int column, int indent, const char *text);
 void layout_cut(struct str *out, const char *text, int columns);
 int layout_width(const char *text); /* columns that `text` takes */
 
-/* One more part of a line, " | " between them. */
+/* Adds a part to a line, after " | " if it is not the first. */
 void layout_part(struct str *line, const char *text);
 /* A blank line and a heading. */
 void layout_title(struct str *out, int colour, const char *title);

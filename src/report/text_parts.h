@@ -1,5 +1,5 @@
-/* text_parts.h: the parts of the text report that are not its head, internal to this room. Each
- * appends to `out`; text_memory_stats to the line of figures it is given. */
+/* text_parts.h: the parts of the text report below its head, internal to this room. Each appends to
+ * `out`. */
 #ifndef LEAT_REPORT_TEXT_PARTS_H
 #define LEAT_REPORT_TEXT_PARTS_H
 

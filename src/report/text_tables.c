@@ -1,5 +1,5 @@
-/* text_tables.c: the lower half of the text report: the memory figures, the tables of phases and
- * ranks, what was not seen, and the command to type next. */
+/* text_tables.c: the lower half of the text report: memory, the tables of phases and ranks, what
+ * was not measured, and the next command. */
 #include "report/text_parts.h"
 
 #include "report/text_layout.h"
@@ -9,11 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Free pieces below this share of what is reserved are the rule: nothing to tell. */
-#define WORTH_TELLING 0.1
+/* Free pieces below this share of the reserved memory are usual, and not shown. */
+#define SHOWN_SPLIT_RATIO 0.1
 
 struct peaks {
     double rss, workers, reserved, capacity, split, retries;
@@ -55,7 +54,7 @@ void text_memory_stats(const json_t *summary, struct str *line)
                  layout_bytes(peak.capacity, more));
         layout_part(line, part);
     }
-    if (peak.split > WORTH_TELLING * peak.reserved) {
+    if (peak.split > SHOWN_SPLIT_RATIO * peak.reserved) {
         snprintf(part, sizeof part, "%s of it free in pieces", layout_bytes(peak.split, cell));
         layout_part(line, part);
     }
@@ -79,8 +78,7 @@ void text_memory_stats(const json_t *summary, struct str *line)
     }
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void put_phases(const json_t *summary, int colour, struct str *out)
 {
@@ -132,7 +130,7 @@ static void put_spans(const json_t *summary, int colour, struct str *out)
         str_addf(out, "  and %d more, see the JSON\n", shown - 12);
 }
 
-/* A table of the first ranks; a thousand of them are for the JSON. */
+/* A table of the first ranks; the JSON has all. */
 static void put_ranks(const json_t *summary, int colour, struct str *out)
 {
     static const char *const columns[] = {"mean",
@@ -176,16 +174,16 @@ void text_tables(const json_t *summary, int colour, struct str *out)
     put_spans(summary, colour, out);
 }
 
-/* ---- what was not seen
- * --------------------------------------------------------------------------- */
+/* ---- what was not measured --------------------------------------------------------------------
+ */
 
-/* Lines that many processes share are said once. */
-static void put_once(struct str *out, struct str *said, const char *text)
+/* A line that several processes have is printed once. */
+static void put_once(struct str *out, struct str *printed, const char *text)
 {
     struct str key = {0};
     str_addf(&key, "\n%s\n", text);
-    if (!strstr(str_text(said), str_text(&key))) {
-        str_add(said, str_text(&key));
+    if (!strstr(str_text(printed), str_text(&key))) {
+        str_add(printed, str_text(&key));
         layout_paragraph(out, "- ", 2, text);
     }
     str_done(&key);
@@ -193,7 +191,7 @@ static void put_once(struct str *out, struct str *said, const char *text)
 
 void text_not_seen(const json_t *summary, int colour, struct str *out)
 {
-    struct str lines = {0}, said = {0};
+    struct str lines = {0}, printed = {0};
     const json_t *list = json_find(summary, "lost.details"), *item;
     char cell[LAYOUT_CELL];
     size_t i;
@@ -203,28 +201,27 @@ void text_not_seen(const json_t *summary, int colour, struct str *out)
         str_addf(&text, "%s", json_find_text(item, "what", "?"));
         if (n > 0)
             str_addf(&text, " (%s)", layout_count(n, cell));
-        str_addf(&text, ": %s", json_find_text(item, "why", "the reason is not known"));
+        str_addf(&text, ": %s", json_find_text(item, "why", "unknown reason"));
         if (i < 12)
-            put_once(&lines, &said, str_text(&text));
+            put_once(&lines, &printed, str_text(&text));
         str_done(&text);
     }
     json_array_foreach (json_object_get(summary, "processes"), i, item) {
         const char *missing = json_find_text(item, "missing", NULL);
-        if (missing && said.length < 4096)
-            put_once(&lines, &said, missing);
+        if (missing && printed.length < 4096)
+            put_once(&lines, &printed, missing);
     }
     if (lines.length) {
         layout_title(out, colour, "Not seen");
         str_add(out, str_text(&lines));
     }
     str_done(&lines);
-    str_done(&said);
+    str_done(&printed);
 }
 
-/* ---- the command to type next -------------------------------------------------------------------
- */
+/* ---- the next command ------------------------------------------------------------------------ */
 
-/* A word as a shell takes it back. */
+/* Adds a word, quoted for a shell where necessary. */
 static void add_word(struct str *line, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -242,7 +239,7 @@ static void add_word(struct str *line, const char *word)
     str_add(line, "'");
 }
 
-/* The run's own command; "your command" when it is not known or does not fit the line. */
+/* The command of the run; "..." when it is not known or too long for the line. */
 static void add_command(struct str *line, const json_t *summary)
 {
     const json_t *words = json_find(summary, "run.command"), *word;
@@ -267,7 +264,7 @@ void text_next_command(const json_t *summary, struct str *out)
     const char *kind = json_find_text(summary, "verdict.kind", "");
     struct str line = {0};
     int shown = *name && strlen(name) <= 24;
-    /* A run elsewhere than in ./logs is called by its folder, where that fits a line. */
+    /* A run outside of ./logs is named by its folder, if that fits the line. */
     const char *logs = json_find_text(summary, "run.logs_dir", "logs");
     int elsewhere = strcmp(logs, "logs") != 0 && strlen(logs) + strlen(name) <= 28;
     if (strcmp(severity, "info") != 0 && shown) {
@@ -286,13 +283,13 @@ void text_next_command(const json_t *summary, struct str *out)
             str_done(&run);
         }
     } else if (strcmp(kind, "INSUFFICIENT_DATA") == 0) {
-        str_add(out, "\nWhat this machine lets leat see:\n");
+        str_add(out, "\nWhat leat can measure on this machine:\n");
         str_add(&line, "  leat check");
     } else {
-        str_add(out, "\nEvery figure:\n");
+        str_add(out, "\nAll figures:\n");
         str_addf(&line, "  leat view %s%s--json", shown ? name : "", shown ? " " : "");
     }
-    for (const char *p = str_text(&line); *p;) { /* line by line, cleaned of control bytes */
+    for (const char *p = str_text(&line); *p;) { /* line by line, without control bytes */
         size_t length = strcspn(p, "\n");
         struct str one = {0};
         str_add_bytes(&one, p, length);
