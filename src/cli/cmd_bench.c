@@ -1,8 +1,9 @@
-/* cmd_bench.c: `leat bench`: measures the user's own loader, and says which settings win.
+/* cmd_bench.c: `leat bench`: measures the user's own loader and recommends settings.
  *
- * The script runs up to the first iteration of its training loader. There its process obeys leat
- * (python/leat/bench/agent.py), the search (tune/) says what to measure, and at the end the script
- * is given a cached batch to see what the model could take. Nothing is recorded or stored.
+ * The script runs up to the first iteration of its training loader. From there its process does
+ * what leat requests (python/leat/bench/agent.py): the search (tune/) chooses what to measure, and
+ * at the end the script trains on a cached batch, to measure the model. Nothing is recorded or
+ * stored.
  */
 #include "cli/cli.h"
 
@@ -24,11 +25,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A search of a loader with slow batches; most end long before. */
+/* For loaders with slow batches; most searches end long before. */
 #define DEFAULT_TIME_S 120.0
-/* Workers that import much before their first batch take ten seconds; a hang takes for ever. */
+/* Workers with many imports take ten seconds until their first batch. */
 #define DEFAULT_HANG_S 30.0
-/* Of the memory that is free: the rest is for the page cache and the model. */
+/* Of the free memory: the rest is for the page cache and the model. */
 #define MEMORY_SHARE 0.8
 
 struct options {
@@ -105,25 +106,25 @@ static int parse_loader(const char *value, void *field)
 }
 
 static const struct cli_option option_table[] = {
-    {"batch-size",                                              0, "measure these batch sizes too; the best is recommended",
-     offsetof(struct options, limits), "N,...", "batch sizes, such as 64,128,256 (at most 8)",
-     parse_sizes},
-    {"memory", 0,
-     "limit for the process and its workers, such as 8G\n"
-     "(default: 80 % of the free memory)", offsetof(struct options, limits.memory_bytes), "AMOUNT", "an amount, such as 8G", parse_bytes},
-    {"max-workers",                                                  0, "try at most N workers (default: 4 per CPU, at least 8)",
-     offsetof(struct options, limits.most_workers), "N", "a number up to 64", parse_workers},
-    {"time",            0, "end the search after S seconds (default: 120)",
-     offsetof(struct options, limits.time_s), "S", "seconds, such as 60", parse_seconds},
-    {"timeout",                                                         0, "S seconds without a batch are a hang (default: 30)",
-     offsetof(struct options, limits.hang_s), "S", "seconds, such as 30", parse_seconds},
-    {"loader",                                                        0,
-     "measure the N-th loader that the script iterates over,\n"
-     "instead of the first one with gradients enabled", offsetof(struct options, loader), "N", "a number above 0", parse_loader},
-    {"json",                                  0, "print the results as JSON", offsetof(struct options, json), NULL, NULL, NULL},
-    {"quiet",                                                 'q', "hide the script's output and the progress", offsetof(struct options, quiet),
-     NULL, NULL, NULL},
-    {0                                             }
+    OPTION_VALUE("batch-size", struct options, limits, "N,...", parse_sizes,
+                 "batch sizes, such as 64,128,256 (at most 8)",
+                 "measure these batch sizes too; the best is recommended"),
+    OPTION_VALUE("memory", struct options, limits.memory_bytes, "AMOUNT", parse_bytes,
+                 "an amount, such as 8G",
+                 "limit for the process and its workers, such as 8G\n"
+                 "(default: 80 % of the free memory)"),
+    OPTION_VALUE("max-workers", struct options, limits.most_workers, "N", parse_workers,
+                 "a number up to 64", "try at most N workers (default: 4 per CPU, at least 8)"),
+    OPTION_VALUE("time", struct options, limits.time_s, "S", parse_seconds, "seconds, such as 60",
+                 "end the search after S seconds (default: 120)"),
+    OPTION_VALUE("timeout", struct options, limits.hang_s, "S", parse_seconds,
+                 "seconds, such as 30", "S seconds without a batch are a hang (default: 30)"),
+    OPTION_VALUE("loader", struct options, loader, "N", parse_loader, "a number above 0",
+                 "measure the N-th loader that the script iterates over,\n"
+                 "instead of the first one with gradients enabled"),
+    OPTION_FLAG("json", 0, struct options, json, "print the results as JSON"),
+    OPTION_FLAG("quiet", 'q', struct options, quiet, "hide the script's output and the progress"),
+    OPTIONS_END,
 };
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -133,7 +134,7 @@ static double or_else(double given, double otherwise)
     return given > 0 ? given : otherwise;
 }
 
-/* What the user did not say comes from cgroup, affinity and the machine. */
+/* Limits that the user did not give come from the cgroup, the affinity and the machine. */
 static void fill_limits(struct tune_limits *limits)
 {
     struct cgroup_info group = {.cpus = 1, .memory_limit_bytes = -1};
@@ -150,21 +151,20 @@ static void fill_limits(struct tune_limits *limits)
     if (limits->memory_bytes <= 0)
         limits->memory_bytes = free_bytes > 0 ? (int64_t)(MEMORY_SHARE * (double)free_bytes) : -1;
     limits->shm_bytes = machine.shm_total > 0 ? machine.shm_total - machine.shm_used : -1;
-    /* Samples that wait (for a disk, a network) are worth more workers than CPUs; four times as
-     * many on a small machine hide 75 % of waiting. Those that compute are not:
-     * cost_most_workers(). */
+    /* Samples that wait (for a disk, a network) need more workers than CPUs; four per CPU hide 75 %
+     * of waiting. Samples that compute do not: cost_most_workers(). */
     if (limits->most_workers < 0)
         limits->most_workers = (int)fmin(TUNE_MOST_WORKERS, fmax(8, 4 * floor(limits->cpus)));
 }
 
-/* ---- what others did meanwhile --------------------------------------------------------------- */
+/* ---- CPU use of other programs --------------------------------------------------------------- */
 
 struct busy {
     struct sys_info machine;
-    double own_s; /* CPU time of everything below leat that has ended */
+    double own_s; /* CPU time of ended processes below leat */
 };
 
-static void look_at_cpus(struct busy *ret_busy)
+static void read_cpus(struct busy *ret_busy)
 {
     struct rusage usage;
     memset(ret_busy, 0, sizeof *ret_busy);
@@ -178,7 +178,7 @@ static void look_at_cpus(struct busy *ret_busy)
 static void compare_cpus(const struct busy *before, double elapsed_s, struct tune_result *result)
 {
     struct busy after;
-    look_at_cpus(&after);
+    read_cpus(&after);
     if (before->machine.busy_ns < 0 || after.machine.busy_ns < 0 || elapsed_s <= 0)
         return;
     double busy_s = (double)(after.machine.busy_ns - before->machine.busy_ns) / 1e9;
@@ -189,7 +189,7 @@ static void compare_cpus(const struct busy *before, double elapsed_s, struct tun
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* module:function, both of plain names. */
+/* "module:function" */
 static int is_factory(const char *word)
 {
     const char *colon = strchr(word, ':');
@@ -236,7 +236,7 @@ static int print_result(const struct options *o, const struct tune_result *resul
     return cli_print_text(&text);
 }
 
-/* The script ended, or was ended, before there was anything to measure. */
+/* The script ended before its loader was reached. */
 static int say_nothing_measured(const struct options *o, const struct run_process_end *end,
                                 int number)
 {
@@ -250,7 +250,7 @@ static int say_nothing_measured(const struct options *o, const struct run_proces
                  end->exit_status, o->quiet ? "; without --quiet its output says why" : "");
     else
         cli_fail("%s ended without iterating over a torch DataLoader with gradients enabled. "
-                 "--loader N takes the N-th loader it iterates over, whatever for.",
+                 "--loader N measures the N-th loader that it iterates over.",
                  o->words[0]);
     return EXIT_FAILED;
 }
@@ -264,7 +264,7 @@ static int measure(const struct options *o, struct script_command *command, int 
     int number = 0, status = EXIT_FAILED;
     struct busy before;
     uint64_t begun_ns = clock_now_ns();
-    look_at_cpus(&before);
+    read_cpus(&before);
     session_init(&session, &o->limits, has_model);
     if (python_home_find(&package, err) < 0 || !(inject_dir = path_join(package, "_inject", NULL)))
         goto out;

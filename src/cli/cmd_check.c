@@ -20,11 +20,10 @@ struct check_options {
 };
 
 static const struct cli_option option_table[] = {
-    {"json",                       0, "print the results as JSON", offsetof(struct check_options, json), NULL, NULL,
-     NULL},
-    {"python", 0, "check this Python instead of the first on PATH",
-     offsetof(struct check_options, python), "PATH", "the path of a Python", NULL},
-    {0                      }
+    OPTION_FLAG("json", 0, struct check_options, json, "print the results as JSON"),
+    OPTION_VALUE("python", struct check_options, python, "PATH", NULL, "the path of a Python",
+                 "check this Python instead of the first on PATH"),
+    OPTIONS_END,
 };
 
 static const char *const state_names[] = {"ok", "limited", "missing"};

@@ -47,14 +47,14 @@ static int parse_threshold(const char *value, void *field)
 }
 
 static const struct cli_option option_table[] = {
-    {"threshold",                                                  0, "the smallest change that counts, 3% or 0.03 (default: 3%)",
-     offsetof(struct compare_options, threshold), "X",
-     "a share between 0 and 1, such as 3% or 0.03", parse_threshold},
-    {"fail-on", 0, "exit with 3 on a regression, or with \"mixed\" also on MIXED",
-     offsetof(struct compare_options, fail_on), "WHAT", "regression or mixed", parse_fail_on},
-    {"json",                                                  0, "print the comparison as JSON", offsetof(struct compare_options, json), NULL, NULL,
-     NULL},
-    {0               }
+    OPTION_VALUE("threshold", struct compare_options, threshold, "X", parse_threshold,
+                 "a share between 0 and 1, such as 3% or 0.03",
+                 "the smallest change that counts, 3% or 0.03 (default: 3%)"),
+    OPTION_VALUE("fail-on", struct compare_options, fail_on, "WHAT", parse_fail_on,
+                 "regression or mixed",
+                 "exit with 3 on a regression, or with \"mixed\" also on MIXED"),
+    OPTION_FLAG("json", 0, struct compare_options, json, "print the comparison as JSON"),
+    OPTIONS_END,
 };
 
 static int check_operands(char **runs)

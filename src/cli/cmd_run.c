@@ -1,14 +1,13 @@
-/* cmd_run.c: `leat run`: the whole spine in one place.
+/* cmd_run.c: `leat run`, from the options to the exit status.
  *
  *     options ─► run folder ─► run.db (writer) ─► collector ─► the training (run_process)
  *                                                    ... it ends ...
  *     collector_finish ─► facts ─► findings ─► final_summary.json, .txt ─► stderr ─► its exit
  * status
  *
- * Nothing here may cost the user their training. What is wrong before it starts (a run name that
- * exists, no folder at all that can be written) is refused at once, while nothing is lost yet;
- * whatever of leat fails later (no database, no Python part, no socket) is told at the end in a
- * sentence, and the training still runs.
+ * No failure of leat ends the training. Errors known before it starts (a run name that exists, no
+ * writable folder) are reported at once and nothing is run. Later failures (no database, no Python
+ * package, no socket) are reported in a sentence at the end, and the training still runs.
  */
 #include "cli/cli.h"
 
@@ -37,7 +36,7 @@
 
 enum {
     NOTES = 8,
-    HELLO_NOTES = 4 /* of processes that cannot be read: many say the same, and more may follow */
+    HELLO_NOTES = 4 /* of processes that cannot be read: they mostly have the same reason */
 };
 
 struct options {
@@ -51,7 +50,7 @@ struct session {
     struct options options;
     struct script_command command; /* what is run */
     char *inject_dir;
-    char *probe; /* NULL: calls of CUDA are not counted */
+    char *probe; /* NULL: CUDA calls are not counted */
     struct run_folder folder;
     struct store_writer *writer; /* NULL: nothing can be stored */
     struct collector *collector; /* NULL: nothing is recorded */
@@ -78,42 +77,42 @@ static int parse_steps(const char *value, void *field)
 }
 
 static const struct cli_option option_table[] = {
-    {"run-name",                                0,
-     "name of the run (default: the script's name and the time);\n"
-     "a name that exists is never overwritten", offsetof(struct options, run_name), "NAME", "the name of a new folder", NULL},
-    {"logs-dir", 0, "where the run's folder goes (default: logs)",
-     offsetof(struct options, logs_dir), "DIR", "a folder", NULL},
-    {"max-steps",                                0, "record the first N steps only; the training goes on",
-     offsetof(struct options, max_steps), "N", "a whole number above 0", parse_steps},
-    {"no-probe",               0, "do not count CUDA calls (no LD_PRELOAD)", offsetof(struct options, no_probe),
-     NULL, NULL, NULL},
-    {"json",                                         0,
-     "print the summary as JSON, not as text: one line, the last\n"
-     "on stderr (stdout is the training's)", offsetof(struct options, json), NULL, NULL, NULL},
-    {"quiet",                                        'q',
-     "print no report, also with --json; only write the files.\n"
-     "Errors are printed", offsetof(struct options, quiet), NULL, NULL, NULL},
-    {0                  }
+    OPTION_VALUE("run-name", struct options, run_name, "NAME", NULL, "the name of a new folder",
+                 "name of the run (default: the script's name and the time);\n"
+                 "a name that exists is never overwritten"),
+    OPTION_VALUE("logs-dir", struct options, logs_dir, "DIR", NULL, "a folder",
+                 "where the run's folder goes (default: logs)"),
+    OPTION_VALUE("max-steps", struct options, max_steps, "N", parse_steps, "a whole number above 0",
+                 "record the first N steps only; the training goes on"),
+    OPTION_FLAG("no-probe", 0, struct options, no_probe, "do not count CUDA calls (no LD_PRELOAD)"),
+    OPTION_FLAG("json", 0, struct options, json,
+                "print the summary as JSON, not as text: one line, the last\n"
+                "on stderr (stdout is the training's)"),
+    OPTION_FLAG("quiet", 'q', struct options, quiet,
+                "print no report, also with --json; only write the files.\n"
+                "Errors are printed"),
+    OPTIONS_END,
 };
 
 /* ---- a limit on the size of files (ulimit -f) ------------------------------------------------ */
 
-/* The memory that a process records into is a file to the kernel, so the limit holds for it too. */
+/* The memory that a process records into is a file for the kernel, so the limit applies to it. */
 static void note_file_limit(struct session *s)
 {
     struct rlimit limit;
     char text[256];
     if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur >= sizeof(struct rec_area))
         return;
-    snprintf(text, sizeof text,
-             "Files may have %llu bytes (ulimit -f), but a process records into memory of %zu, "
-             "which counts as one: of processes with this limit nothing was seen.",
-             (unsigned long long)limit.rlim_cur, sizeof(struct rec_area));
+    snprintf(
+        text, sizeof text,
+        "The limit of file size is %llu bytes (ulimit -f), but the memory for records counts as a "
+        "file of %zu bytes: processes with this limit were not recorded.",
+        (unsigned long long)limit.rlim_cur, sizeof(struct rec_area));
     note(s, text);
 }
 
-/* The training has been started and keeps its limit. What a soft one forbids leat, leat may allow
- * itself, so that run.db is written whole. */
+/* leat raises its own soft limit, so that run.db is complete. The training, already started, keeps
+ * its limit. */
 static void lift_file_limit(void)
 {
     struct rlimit limit;
@@ -162,8 +161,7 @@ static void on_tick(void *context)
     }
 }
 
-/* ---- what is stored of the run itself ---------------------------------------------------------
- */
+/* ---- what is stored about the run ------------------------------------------------------------ */
 
 static void store_beginning(struct session *s)
 {
@@ -225,8 +223,7 @@ static int make_summary(struct session *s, json_t **ret_summary, struct leat_err
     return result;
 }
 
-/* Writes both forms beside run.db; where that folder is full, the text on stderr is what remains.
- */
+/* Writes both forms beside run.db. If that fails, the text is still printed on stderr. */
 static void write_summary(struct session *s, const json_t *summary, const char *text)
 {
     struct leat_err err = {""};
@@ -240,19 +237,19 @@ static void write_summary(struct session *s, const json_t *summary, const char *
     mem_free(text_path);
 }
 
-static void tell_notes(const struct session *s)
+static void print_notes(const struct session *s)
 {
     for (int i = 0; i < s->note_count; i++)
         fprintf(stderr, "leat: %s\n", s->notes[i]);
 }
 
-/* stdout is the training's, and stderr has its words too, of which the last line may have no end.
- * So the JSON is one line and the last one, which whatever came before it leaves readable. */
-static void tell_json(const struct session *s, const json_t *summary)
+/* The training also writes to stderr, maybe without a final line end. So the JSON is one line, and
+ * the last one. */
+static void print_json_line(const struct session *s, const json_t *summary)
 {
     char *line = json_to_line(summary);
     fputs("\n", stderr);
-    tell_notes(s);
+    print_notes(s);
     if (line)
         fprintf(stderr, "%s\n", line);
     else
@@ -260,11 +257,11 @@ static void tell_json(const struct session *s, const json_t *summary)
     free(line); /* jansson's */
 }
 
-/* However quiet, what went wrong is said. */
-static void tell(const struct session *s, const json_t *summary)
+/* Errors are printed even with --quiet. */
+static void print_report(const struct session *s, const json_t *summary)
 {
     if (summary && s->options.json && !s->options.quiet) {
-        tell_json(s, summary);
+        print_json_line(s, summary);
         return;
     }
     if (summary && !s->options.quiet) {
@@ -273,7 +270,7 @@ static void tell(const struct session *s, const json_t *summary)
         fprintf(stderr, "\n%s", str_text(&text));
         str_done(&text);
     }
-    tell_notes(s);
+    print_notes(s);
 }
 
 static void finish(struct session *s, const struct run_process_end *end)
@@ -297,11 +294,11 @@ static void finish(struct session *s, const struct run_process_end *end)
             str_done(&text);
         }
     }
-    tell(s, summary);
+    print_report(s, summary);
     json_decref(summary);
 }
 
-/* Opens everything leat needs; what fails is noted, and the training runs without it. */
+/* Opens everything leat needs. A failure is noted, and the training runs without it. */
 static void prepare(struct session *s)
 {
     struct leat_err err = {""};
@@ -325,7 +322,7 @@ static void prepare(struct session *s)
         store_beginning(s);
 }
 
-/* The command could not be started: no trace of a run that never was. */
+/* The command could not be started: remove the run's files. */
 static void discard(struct session *s)
 {
     char *database = path_join(s->folder.path, "run.db", NULL);
@@ -377,7 +374,7 @@ static int run(int argc, char **argv)
         discard(&s);
         session_done(&s);
         cli_fail("%s", err.text);
-        return result == -ENOENT ? 127 : 126; /* as shells say it */
+        return result == -ENOENT ? 127 : 126; /* as in a shell */
     }
     note(&s, err.text);
     finish(&s, &end);

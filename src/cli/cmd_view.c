@@ -30,13 +30,14 @@ static int parse_level(const char *value, void *field)
 }
 
 static const struct cli_option option_table[] = {
-    {"json",                                          0,
-     "print the summary as JSON\n"
-     "(docs/final_summary.schema.json describes it)", offsetof(struct view_options, json), NULL, NULL, NULL},
-    {"fail-on", 0,
-     "exit with 3 when the run has a finding of this severity or\n"
-     "above: info, warning or critical", offsetof(struct view_options, fail_level), "LEVEL", "info, warning or critical", parse_level},
-    {0                                         }
+    OPTION_FLAG("json", 0, struct view_options, json,
+                "print the summary as JSON\n"
+                "(docs/final_summary.schema.json describes it)"),
+    OPTION_VALUE("fail-on", struct view_options, fail_level, "LEVEL", parse_level,
+                 "info, warning or critical",
+                 "exit with 3 when the run has a finding of this severity or\n"
+                 "above: info, warning or critical"),
+    OPTIONS_END,
 };
 
 /* The verdict is also a finding, but a file that leat did not write may lack one of them. */

@@ -1,4 +1,4 @@
-/* main.c: finds the command and hands over. */
+/* main.c: finds the command and runs it. */
 #include "cli/cli.h"
 
 #include <stdio.h>

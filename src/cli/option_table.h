@@ -10,15 +10,27 @@ struct command;
 struct cli_option {
     const char *name; /* "max-steps"; NULL ends a table */
     char letter;      /* 'q', or 0 for none */
-    const char *help; /* lines separated by '\n' */
     size_t offset;    /* of its field in the options of the command */
-    /* A flag sets the int at `offset` to 1. Other options have the rest: */
-    const char *value; /* its name in the help, "N"; NULL for a flag */
+    const char *help; /* lines separated by '\n' */
+    /* For an option with a value: */
+    const char *value; /* its name in the help, "N"; NULL: a flag, which sets an int to 1 */
     const char *wants; /* what it is, for messages: "a whole number above 0" */
     /* Reads the value into the field; negative when invalid. NULL: the field is a const char *, and
      * the value must not be empty. */
     int (*parse)(const char *value, void *field);
 };
+#define OPTION_FLAG(name, letter, type, field, help)                                               \
+    {                                                                                              \
+        name, letter, offsetof(type, field), help, NULL, NULL, NULL                                \
+    }
+#define OPTION_VALUE(name, type, field, value, parse, wants, help)                                 \
+    {                                                                                              \
+        name, 0, offsetof(type, field), help, value, wants, parse                                  \
+    }
+#define OPTIONS_END                                                                                \
+    {                                                                                              \
+        0                                                                                          \
+    }
 
 /* Whether options may stand between and after the operands (`leat view RUN --json`), or end at the
  * first operand because the rest belongs to the training (`leat run train.py --epochs 3`). "--"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* "train" from "src/train.py": letters that are safe in every file system and shell. */
+/* "train" from "src/train.py", with characters that are safe in every file system and shell. */
 static void name_from_script(const char *script, char *ret_name, size_t bytes)
 {
     const char *base = strrchr(script, '/');
@@ -26,7 +26,7 @@ static void name_from_script(const char *script, char *ret_name, size_t bytes)
         snprintf(ret_name, bytes, "run");
 }
 
-enum { NAME_MOST = 200 }; /* bytes; file systems take 255, and leat adds to it at times */
+enum { NAME_MOST = 200 }; /* bytes; file systems allow 255, and leat may append to it */
 
 static int check_name(const char *name, struct leat_err *err)
 {
@@ -39,7 +39,7 @@ static int check_name(const char *name, struct leat_err *err)
     return 0;
 }
 
-/* mkdir tells apart, in one atomic step, a fresh folder from one that somebody else has made. */
+/* mkdir is atomic: it fails when another process has just made the folder. */
 static int make_in(const char *logs_dir, const char *name, char **ret_path)
 {
     char *path = path_join(logs_dir, name, NULL);
@@ -60,7 +60,7 @@ static int make_in(const char *logs_dir, const char *name, char **ret_path)
     return 0;
 }
 
-/* Makes logs_dir/name, or name-2, name-3 ... when the name is ours to choose. */
+/* Makes logs_dir/name, or name-2, name-3 ... when leat chose the name (`ours`). */
 static int make_named(const char *logs_dir, const char *name, int ours, struct run_folder *folder)
 {
     char candidate[256];
