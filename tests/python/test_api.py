@@ -1,4 +1,4 @@
-"""What a script may call."""
+"""The public functions."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def leat(monkeypatch):
     return leat
 
 
-def test_outside_a_run_nothing_happens(leat):
+def test_calls_without_a_run_do_nothing(leat):
     leat.step()
     with leat.phase("x"):
         pass
@@ -36,7 +36,7 @@ def test_outside_a_run_nothing_happens(leat):
     assert leat.__version__.count(".") == 2
 
 
-def test_wrap_loader_is_the_loader(leat):
+def test_wrap_loader_keeps_length_and_attributes(leat):
     class Mine:
         colour = "blue"
 
@@ -71,7 +71,7 @@ def test_final_summary(leat, tmp_path, monkeypatch):
         leat.final_summary(tmp_path / "logs" / "third")
 
 
-def test_importing_it_is_light(tmp_path):
+def test_import_leat_imports_few_modules(tmp_path):
     script = "import sys; before = set(sys.modules); import leat\nprint(*set(sys.modules) - before)"
     env = environment(inject=False, PYTHONPATH=os.path.dirname(PACKAGE))
     out = subprocess.check_output([sys.executable, "-c", script], env=env, text=True).split()
@@ -144,7 +144,7 @@ def test_steps_phases_and_loaders(train):
     torch.__version__.startswith("2.0.") and sys.version_info >= (3, 11),
     reason="torch 2.0 compiles nothing on this Python",
 )
-def test_phase_does_not_break_graphs_outside_a_run(tmp_path):
+def test_phase_without_a_run_breaks_no_graph(tmp_path):
     script = (
         "import torch, leat\n"
         "@torch.compile(backend='eager', fullgraph=True)\n"

@@ -1,4 +1,4 @@
-"""`leat bench` with real loaders: the right answer, errors in rows, nothing left behind."""
+"""`leat bench` with real loaders: its choice, errors in rows, no process left behind."""
 
 import json
 import os
@@ -40,13 +40,13 @@ def train(loader, after=lambda: None):
 
 
 class Bench:
-    """A script in a folder of its own, and `leat bench` over it."""
+    """A script in its own folder, and `leat bench` over it."""
 
     def __init__(self, folder):
         self.folder = folder
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("LEAT_")}
         self.environment["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
-        # Every process of the run carries it: who still does when it is over was left behind.
+        # Every process of the run has it: those that exist afterwards were left behind.
         self.mark = f"bench-{os.getpid()}-{time.monotonic_ns()}"
         self.environment["BENCH_MARK"] = self.mark
 
@@ -77,7 +77,7 @@ class Bench:
         return json.loads(self.stdout) if self.stdout else None
 
     def left(self):
-        """Processes of the run that are still there."""
+        """Processes of the run that still exist."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -104,7 +104,7 @@ def row_of(result, workers):
 
 
 @pytest.mark.alone
-def test_waiting_samples_want_workers(bench):
+def test_samples_that_wait_need_workers(bench):
     result = bench.run(
         """
         def main():
@@ -124,15 +124,15 @@ def test_waiting_samples_want_workers(bench):
     assert line.startswith("DataLoader(train_set, batch_size=16, shuffle=True, num_workers=4")
     assert result["loader"]["where"].startswith("script.py:")
     now = row_of(result, 0)
-    assert now["now"] and now["samples_per_s"] < 500  # 2 ms a sample, at the least
+    assert now["now"] and now["samples_per_s"] < 500  # at least 2 ms a sample
     assert result["verdict"]["gain"] > 2
     assert result["verdict"]["bottleneck"] == "loader"
     assert result["model"]["steps"] >= 3
-    assert result["cached_samples_per_s"] > 4 / 0.002  # more than four workers that wait can give
+    assert result["cached_samples_per_s"] > 4 / 0.002  # more than four waiting workers can make
     assert 0.002 <= result["sample"]["mean_s"] < 0.02
     assert result["sample"]["p99_s"] >= 0.002
     assert now["first_batch_s"] >= 16 * 0.002
-    # What the script prints is not among the results, and nothing of it runs after the last step.
+    # The output of the script is not among the results, and it does not continue after the last step.
     assert "begun" in bench.stderr and "NEVER" not in bench.stderr
 
 
@@ -152,7 +152,7 @@ def test_a_slow_model_is_the_bottleneck(bench):
 
 
 @pytest.mark.alone
-def test_a_slow_first_step_is_not_the_models_time(bench):
+def test_a_slow_first_step_is_not_counted(bench):
     result = bench.run(
         """
         first = [3.5]  # it compiles
@@ -166,7 +166,7 @@ def test_a_slow_first_step_is_not_the_models_time(bench):
     assert 0.002 <= result["model"]["step_s"] < 0.1
 
 
-def test_the_script_is_not_run_to_its_end(bench):
+def test_the_script_does_not_continue(bench):
     bench.run(
         """
         import atexit
@@ -229,7 +229,7 @@ train(DataLoader(Bad(512, 0.0005), batch_size=8, num_workers=2))
     ],
     ids=["raises", "hangs", "is killed", "exits"],
 )
-def test_workers_that_fail_get_a_row(bench, what, error):
+def test_workers_that_fail_have_a_row(bench, what, error):
     result = bench.run(BAD % what, "--timeout", "60" if "ValueError" in error else "3")
     row = row_of(result, 2)
     assert row["status"] == "failed" and row["now"]
@@ -254,7 +254,7 @@ def test_a_dataset_that_always_raises(bench):
 
 
 @pytest.mark.alone
-def test_a_process_that_dies_keeps_its_rows(bench):
+def test_rows_are_kept_when_the_process_dies(bench):
     result = bench.run(
         """
         class Deadly(Rows):
@@ -270,7 +270,7 @@ def test_a_process_that_dies_keeps_its_rows(bench):
     assert "killed by signal 9" in result["rows"][0]["error"]
 
 
-def test_what_workers_start_is_ended_too(bench):
+def test_children_of_workers_are_ended(bench):
     bench.run(
         """
         import subprocess
@@ -283,7 +283,7 @@ def test_what_workers_start_is_ended_too(bench):
         """,
         "--max-workers",
         "1",
-    )  # run() looks at what is left
+    )  # run() checks for processes left behind
 
 
 @pytest.mark.parametrize("group", [True, False], ids=["group", "leat alone"])
@@ -333,7 +333,7 @@ def test_module_and_function(bench):
 
 
 @pytest.mark.alone
-def test_streams_and_samplers_of_their_own(bench):
+def test_iterable_datasets_and_own_samplers(bench):
     result = bench.run(
         """
         class Stream(IterableDataset):
@@ -414,7 +414,7 @@ def test_affinity_is_respected(bench):
     assert result["limits"]["most_workers"] == 8
 
 
-def test_random_state_is_the_users(bench):
+def test_random_state_is_restored(bench):
     bench.run(
         """
         import random

@@ -1,5 +1,5 @@
-"""`leat bench` of a training on a device, without one: "meta" stands for it, a device that tensors can
-be copied to and that computes in no time. What only a GPU can show is in tools/gpu-check.sh."""
+"""`leat bench` of a training on a device, without a GPU: "meta" is a device to which tensors can be copied
+and which computes in no time. tools/gpu-check.sh tests the rest on a GPU."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ IN_MEMORY = GPU + "data = TensorDataset(torch.randn(4096, 4), torch.zeros(4096).
 
 
 @pytest.mark.alone
-def test_the_scripts_own_copy_and_leats_row(bench):  # noqa: F811
+def test_copy_of_the_script_and_row_of_leat(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY
         + "loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=1, timeout=60)\n"
@@ -46,13 +46,13 @@ def test_the_scripts_own_copy_and_leats_row(bench):  # noqa: F811
     assert leat["best"] and result["choice"]["settings"]["leat"]
     line = 'leat.DataLoader(data, batch_size=64, shuffle=True, device="meta")'
     assert result["choice"]["line"] == line
-    # The first step has the batch of the loader; the steps that are timed have one on the device.
+    # The first step gets the batch of the loader; the steps that are timed get one on the device.
     assert [x for x in bench.stderr.splitlines() if "given" in x] == ["given cpu", "given meta"]
     assert result["model"]["steps"] >= 3
 
 
 @pytest.mark.alone
-def test_a_loader_of_leats_own_is_the_row_of_now(bench):  # noqa: F811
+def test_a_leat_loader_is_the_current_row(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY
         + "import leat\n"
@@ -66,10 +66,10 @@ def test_a_loader_of_leats_own_is_the_row_of_now(bench):  # noqa: F811
         result["choice"]["line"]
         == "leat.DataLoader(data, batch_size=64, shuffle=True, device=device)"
     )
-    assert "given cpu" not in bench.stderr  # nobody would copy it there
+    assert "given cpu" not in bench.stderr  # no batch would be copied there
 
 
-def test_a_training_on_the_cpu_beside_a_gpu(bench):  # noqa: F811
+def test_training_on_the_cpu_with_a_gpu_present(bench):  # noqa: F811
     result = bench.run(IN_MEMORY + "train(DataLoader(data, batch_size=64))\n", "--max-workers", "0")
     assert result["loader"]["device"] is None
     assert not any(row["settings"]["leat"] for row in result["rows"])
@@ -77,11 +77,11 @@ def test_a_training_on_the_cpu_beside_a_gpu(bench):  # noqa: F811
     assert result["model"]["steps"] >= 3
 
 
-def test_code_of_ones_own_is_not_leats(bench):  # noqa: F811
+def test_no_row_of_leat_for_user_code(bench):  # noqa: F811
     result = bench.run(
         GPU
         + "loader = DataLoader(Rows(wait=0), batch_size=16)\n"
-        # A first look at a batch is no step, and what is then copied is not the batch's own tensor.
+        # Inspecting a first batch is not a step; the tensor copied then is not the batch's own.
         + "next(iter(loader))\n"
         + "train_there([(x.float() * 2, y) for x, y in []])\n"
         + "for x, y in loader:\n"
@@ -93,13 +93,13 @@ def test_code_of_ones_own_is_not_leats(bench):  # noqa: F811
     loader = result["loader"]
     assert (loader["device"], loader["non_blocking"]) == ("meta", False)
     assert not any(row["settings"]["leat"] for row in result["rows"])
-    # It computes with its batches before it copies: they stay where it can.
+    # It computes with its batches before it copies, so they stay on the CPU.
     assert "got meta" not in bench.stderr
     assert result["model"]["steps"] >= 3, (result["model"], bench.stderr)
 
 
-def test_memory_that_cannot_be_page_locked_ends_no_script(bench):  # noqa: F811
-    # This torch says that there is a GPU, and has no page-locked memory.
+def test_without_page_locked_memory(bench):  # noqa: F811
+    # This torch reports a GPU, and has no page-locked memory.
     result = bench.run(
         IN_MEMORY + "train_there(DataLoader(data, batch_size=64, pin_memory=True))\n",
         "--max-workers",
@@ -130,7 +130,7 @@ def test_a_script_of_one_step(bench):  # noqa: F811
 
 
 @pytest.mark.alone
-def test_a_look_at_another_loader(bench):  # noqa: F811
+def test_another_loader_in_between(bench):  # noqa: F811
     result = bench.run(
         IN_MEMORY
         + "next(iter(DataLoader(data, batch_size=32)))\n"
@@ -138,11 +138,13 @@ def test_a_look_at_another_loader(bench):  # noqa: F811
         "--max-workers",
         "0",
     )
-    assert result["choice"]["settings"]["batch_size"] == 32  # the first is the one; see --loader
+    assert (
+        result["choice"]["settings"]["batch_size"] == 32
+    )  # the first loader is measured; see --loader
     assert result["model"]["error"] == "the script made no further steps"
 
 
-# ---- what is seen of a step
+# ---- copies of a step
 
 
 def watched(step, batch):
@@ -173,7 +175,7 @@ def test_every_form_of_a_copy(copy, non_blocking):
     assert way.positions == {0}
 
 
-def test_what_is_no_copy_to_a_device():
+def test_calls_that_do_not_copy_to_a_device():
     x = torch.ones(8)
     assert watched(lambda x: (x.to(torch.float64), x.clone().copy_(x), x.to("cpu")), x) is None
 
@@ -190,7 +192,7 @@ def test_only_what_the_script_copies():
     assert kinds == ("meta", "cpu", "meta")
 
 
-def test_a_batch_that_was_fetched_before():
+def test_a_copy_of_an_earlier_batch():
     watch = device_copies.CopyWatch(torch)
     first, second = torch.ones(8), torch.ones(8)
     for batch in (first, second):
@@ -200,9 +202,9 @@ def test_a_batch_that_was_fetched_before():
     assert watch.method().positions == {0}
 
 
-def test_what_is_computed_first():
+def test_a_copy_of_computed_values():
     batch = [torch.ones(8), torch.ones(2)]
     way = watched(lambda batch: (batch[0] * 2).to("meta"), batch)
     assert way.positions == frozenset()
-    assert len(way.move(batch, pinned=True)) == 2  # all, for the rows
+    assert len(way.move(batch, pinned=True)) == 2  # all tensors, for the rows
     assert [t.device.type for t in way.put(batch)] == ["cpu", "cpu"]

@@ -1,4 +1,4 @@
-"""`leat bench` in a group with a CPU quota: a real cgroup, as in test_dataloader_quota.py."""
+"""`leat bench` in a real cgroup with a CPU quota, as in test_dataloader_quota.py."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from test_dataloader_quota import group  # noqa: F401
 
 
 def test_quota_is_respected(bench, group):  # noqa: F811
-    """Half a core: neither what affinity leaves nor a whole number."""
+    """Half a core, which is neither the affinity nor a whole number."""
     group.limit(0.5)
     bench.write("train(DataLoader(Rows(256, 0), batch_size=16))\n")
 

@@ -1,4 +1,4 @@
-"""torch.compile makes the same graphs, and breaks them at the same places, with and without leat."""
+"""torch.compile makes the same graphs, with the same breaks, with and without leat."""
 
 import re
 import subprocess
@@ -97,7 +97,7 @@ def _script(backend, optimizer):
 
 
 def _without_numbers(text):
-    """Log lines carry times and process ids."""
+    """Removes times and process ids from log lines."""
     return re.sub(r"[0-9]+", "0", text)
 
 
@@ -125,11 +125,11 @@ def test_same_graphs(train, tmp_path, backend, optimizer):
     main = run.main
     assert len(main.of("compile")) >= len(SCENARIOS)
     assert len(main.batches()) == 7 * len(SCENARIOS)
-    # A compiled optimizer steps as one that is not.
+    # The same steps as without compiling.
     assert len(main.of("backward")) == 6 * 7 and len(main.of("optimizer")) == 4 * 7
 
 
-def test_compile_spans_survive_a_reset(train):
+def test_compile_spans_after_a_dynamo_reset(train):
     run = train("""
     model = torch.compile(net(), backend="eager")
     for _ in range(3):
@@ -140,9 +140,9 @@ def test_compile_spans_survive_a_reset(train):
     assert len(process.of("compile")) == 3
 
 
-def test_compiled_steps_belong_to_their_optimizer(train):
-    """Recompiled or not, in one graph or in two parts, with accumulation; a closure of a step that
-    is not compiled may be, and is no step of its own."""
+def test_compiled_steps_have_the_number_of_their_optimizer(train):
+    """Recompiled or not, in one graph or two, with accumulation. A closure inside an uncompiled step may be
+    compiled; it is not a step of its own."""
     run = train("""
     model, other = net(), net()
     first = torch.optim.Adam([{"params": [model.weight]}, {"params": [model.bias]}])
@@ -165,7 +165,7 @@ def test_compiled_steps_belong_to_their_optimizer(train):
 
 
 def test_a_loader_inside_a_compiled_function(train, tmp_path):
-    """next() is a function of C under leat: the graphs are those that are made without."""
+    """next() is a C function with leat; the graphs are the same as without."""
     run = train("""
     graphs = []
     def backend(graph, inputs):

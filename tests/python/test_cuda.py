@@ -7,7 +7,7 @@ from receiver import NESTED, RESERVED, RETRIES, SPLIT
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def test_a_training_on_the_gpu(train):
+def test_training_on_the_gpu(train):
     run = train("""
     import time
     assert not torch.cuda.is_initialized()
@@ -36,7 +36,7 @@ def test_a_training_on_the_gpu(train):
     for flag in (RESERVED, SPLIT, RETRIES):
         assert len([r for r in memory if r.flags & flag]) == len(memory) / 4 >= 1
     assert all(r.arg > 0 for r in memory if not r.flags & (SPLIT | RETRIES))
-    assert len({r.t1 for r in memory}) == len(memory) / 4  # one moment, one row
+    assert len({r.t1 for r in memory}) == len(memory) / 4  # one time, so one row
 
 
 def test_steps_inside_the_backward(train):

@@ -1,8 +1,8 @@
-"""The sampler of lines: the right line, with the share that the script itself clocks, in workers of
-every start method and without workers; and it is in nobody's way.
+"""The line profiler finds the right line, with the share that the script itself measures, in workers of
+every start method and without workers; and it does not disturb the process.
 
-Shares are compared within one process, never with the wall clock. About 300 samples find a share of
-0.8 with a standard error of 2.3 points: to miss a tenth of it is three and a half of these.
+Shares are compared within one process, not with the wall clock. 300 samples find a share of 0.8 with a
+standard error of 2.3 points; a tenth of it is three and a half of these.
 """
 
 import json
@@ -72,7 +72,7 @@ if __name__ == "__main__":
     run = train(BUSY + script, preamble=False)
     assert len(run.workers) == 2
     for worker in run.workers:
-        # The last batches are the last worker's: the other has no figures of its own.
+        # Only the worker of the last batches writes its own figures.
         if os.path.exists(tmp_path / f"true-{worker.pid}"):
             check_busy(worker, tmp_path)
         else:
@@ -84,8 +84,8 @@ if __name__ == "__main__":
 def test_busy_line_without_workers(train, tmp_path):
     run = train(BUSY + "for _ in DataLoader(Rows(), 4): pass\n", preamble=False)
     check_busy(run.main, tmp_path)
-    # All lines together are the time of all samples, as the fetcher clocks it: the looks are even,
-    # so the sum errs by a look or two at the ends of each of the 25 batches, 10 ms in some 60.
+    # All lines together are the time of all samples, as measured by the fetcher. The sum errs by one or
+    # two samples at the ends of each of the 25 batches, 10 ms of 60.
     whole = sum(line.ns for line in user_lines(run.main))
     assert 0.85 <= whole / run.main.part("fetch").total_ns <= 1.15
 
@@ -110,11 +110,11 @@ for _ in DataLoader(Parsed(), 4): pass
     below = [x for x in run.main.lines if x.below == slot]
     assert all(os.path.join("json", "") in x.file for x in below)
     assert not own.library and all(x.library for x in below)
-    assert sum(x.ns for x in below) > 0.5 * own.ns  # the list is freed on the line itself
+    assert sum(x.ns for x in below) > 0.5 * own.ns  # freeing the list counts for the line itself
 
 
 @pytest.mark.alone
-def test_a_dataset_of_a_library_has_its_own_lines(train, tmp_path):
+def test_lines_of_a_library_dataset(train, tmp_path):
     folder = tmp_path / "site-packages" / "readymade"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text(
@@ -136,7 +136,7 @@ for _ in DataLoader(readymade.Set(range(100)), 4): pass
 
 
 @pytest.mark.alone
-def test_collate_is_told_from_samples(train):
+def test_lines_of_collate(train):
     script = """
 import time
 
@@ -154,8 +154,8 @@ for _ in DataLoader(Rows(40), 4, collate_fn=slow): pass
 
 
 @pytest.mark.alone
-def test_what_blocks_is_told_apart(train):
-    """Opening a pipe blocks like opening a file; reading from it is waiting for somebody."""
+def test_blocked_in_reads_and_in_other_calls(train):
+    """Opening a pipe blocks like opening a file; reading from it waits for another process."""
     script = """
 import os, threading, time
 
@@ -190,7 +190,7 @@ for _ in DataLoader(Slow(), 4): pass
 
 
 @pytest.mark.alone
-def test_decoding_is_seen_in_frames_and_in_calls(train):
+def test_decoding_by_frames_and_by_calls(train):
     script = """
 import io, types
 from PIL import Image
@@ -223,7 +223,7 @@ for _ in DataLoader(Images(), 4): pass
 
 
 @pytest.mark.alone
-def test_after_fork_each_samples_for_itself(train):
+def test_each_process_profiles_itself_after_fork(train):
     script = """
 import time
 
@@ -260,8 +260,8 @@ except KeyError as error:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_stops_with_leat(train, stopped):
-    """When leat says stop, its thread leaves."""
+def test_thread_ends_when_leat_stops(train, stopped):
+    """The profiler's thread ends when leat says stop."""
     script = """
 import contextlib, os, time
 
@@ -300,8 +300,8 @@ print("left" if "leat-lines" in threads() else "gone")
         ("[0.0] * 3", "t = threading.Thread(target=print); t.start(); t.join()", True),
     ],
 )
-def test_a_thread_only_where_it_is_worth_it(train, batches, before, comes):
-    """A process that had but one thread gets a second one only for batches that take long."""
+def test_a_thread_only_for_slow_batches(train, batches, before, comes):
+    """A single-threaded process gets the profiler's thread only for batches that take long."""
     script = f"""
 import os, threading, time
 
@@ -369,8 +369,8 @@ if __name__ == "__main__":
 
 @pytest.mark.alone
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_workers_of_an_older_loader_look_less_often(train, tmp_path, start):
-    """Each makes batches for 1.2 s: the first one's hundred looks a second are five times the later one's."""
+def test_workers_of_an_older_loader_are_sampled_less_often(train, tmp_path, start):
+    """Each makes batches for 1.2 s, the first at 100 samples a second, the later one at 10."""
     train(OLDER.replace("START", start), preamble=False)
     first, later = (int(path.read_text()) for path in sorted(tmp_path.glob("looks-*")))
     assert first > 2 * later > 0
@@ -398,11 +398,11 @@ print(counts[1] - counts[0], counts[5] - counts[4])
 
 
 @pytest.mark.alone
-def test_dense_looks_end_where_most_find_no_batch(train):
-    """Of batches of a millisecond one in sixteen is marked as being made: a thousand looks that find one would take
-    eight seconds of 2000 looks each."""
+def test_lower_rate_after_many_wakes_without_a_batch(train):
+    """Of batches of a millisecond, one in sixteen is marked as being made. A thousand samples of them would take
+    eight seconds of 2000 wake-ups each."""
     first, later = map(int, train(QUICK, preamble=False).stdout.split()[-2:])
-    assert first > 2 * later > 0  # 2000 and 400 a second where nothing else runs
+    assert first > 2 * later > 0  # 2000 and 400 a second on a quiet machine
 
 
 LEAVING = """
@@ -424,8 +424,8 @@ while len(batches) < 40: time.sleep(0.01)
 """
 
 
-def test_never_delays_or_breaks_the_end(tmp_path):
-    """The interpreter goes down while a thread makes batches and is looked at all the time."""
+def test_interpreter_exits_while_a_thread_is_profiled(tmp_path):
+    """The interpreter exits while a thread makes batches and is sampled."""
     workloads = os.path.join(os.path.dirname(os.path.dirname(HERE)), "bench", "workloads")
     for _ in range(int(os.environ.get("LEAT_ENDS", 8))):
         receiver = Receiver(tmp_path)

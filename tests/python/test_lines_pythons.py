@@ -1,5 +1,5 @@
-"""The sampler of lines in every Python that is at hand, as bench/lines.py finds them: what it reads is
-the interpreter's own memory, which differs from version to version."""
+"""The line profiler in every Python on this machine that bench/lines.py finds: it reads the memory of the
+interpreter, whose layout differs between versions."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ import lines  # noqa: E402
 @pytest.mark.alone
 @pytest.mark.parametrize("python", lines.at_hand(), ids=lines.version)
 @pytest.mark.parametrize("kind", ["python", "objects"])
-def test_a_busy_line_is_found_and_nobody_dies(tmp_path, python, kind):
+def test_a_busy_line_is_found(tmp_path, python, kind):
     receiver = Receiver(tmp_path)
     env = {
         **os.environ,

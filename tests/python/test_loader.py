@@ -116,7 +116,7 @@ def test_several_loaders_evaluation_and_early_break(train):
     assert [i.length for i in run.main.loaders] == [46, 14]
 
 
-def test_a_loader_made_every_epoch_is_one_loader(train):
+def test_a_loader_made_in_each_epoch_has_one_id(train):
     run = train("""
     for epoch in range(97):
         for batch in DataLoader(Rows(2)):
@@ -130,8 +130,8 @@ def test_a_loader_made_every_epoch_is_one_loader(train):
     assert len({iteration(r) for r in run.main.batches()}) == 99
 
 
-def test_a_loader_made_anew_while_the_old_one_is_kept(train):
-    """Frameworks keep the loaders that they made for every evaluation."""
+def test_a_loader_made_again_while_the_old_one_is_kept(train):
+    """Frameworks keep the loaders that they made for each evaluation."""
     run = train("""
     kept = []
     def make(rows):
@@ -153,8 +153,8 @@ def test_a_loader_made_anew_while_the_old_one_is_kept(train):
     assert len(run.main.batches()) == 97 * 2 + 2 + 4 + 4
 
 
-def test_the_place_of_a_loader_is_a_line_of_the_script(train, tmp_path):
-    """Also when a framework makes it; in a training that is itself a package, its own line."""
+def test_call_site_of_a_loader(train, tmp_path):
+    """Also if a framework makes the loader; for a training that is a package, a line of it."""
     package = tmp_path / "lib" / "site-packages" / "framework.py"
     package.parent.mkdir(parents=True)
     package.write_text(
@@ -287,8 +287,8 @@ def test_generators_and_nested_loaders(train):
     assert [sum(iteration(r) == i for r in run.main.batches()) for i in (1, 2, 3)] == [22, 5, 5]
 
 
-def test_batches_of_the_engine_have_no_workers(train):
-    """num_workers says nothing of leat's own threads, unless the dataset runs through torch."""
+def test_num_workers_of_engine_loaders(train):
+    """Unknown if the engine makes the batches; the given number if torch does."""
     run = train(
         """
 import leat
@@ -300,7 +300,7 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
 
 
 def test_names_of_datasets(train):
-    """leat's own are told from classes of the script that are named alike."""
+    """leat's own classes and classes of the script with the same name."""
     run = train(
         """
 import leat
@@ -315,8 +315,8 @@ for dataset in (leat.data.Tensors(data), Tensors(8), TensorDataset(data), data, 
     assert names == ["leat.data.Tensors", "Tensors", "TensorDataset", "Tensor", "Nameless"]
 
 
-def test_the_engine_tells_what_its_stages_took(train):
-    """What stats() says of a loader is what `leat run` is told, over several engines of it."""
+def test_stages_of_engines_equal_stats(train):
+    """What is recorded equals stats(), over several engines of a loader."""
     run = train(
         """
 import leat
@@ -339,11 +339,11 @@ for _ in leat.DataLoader(Rows(40), batch_size=4): pass
     assert (engine.threads, engine.order) == (2, "full")
     assert engine.read_ns > 0 and engine.order_ns > 0 and engine.layout_ns == 0
     assert engine.help_ns <= engine.wait_ns
-    assert list(run.main.engines) == [0]  # the other runs through torch
+    assert list(run.main.engines) == [0]  # the other loader's batches are made by torch
 
 
-def test_the_engine_tells_the_times_of_its_stages(train):
-    """To the nanosecond what stats() says, once nothing is in the make."""
+def test_stage_times_equal_stats(train):
+    """Equal to the nanosecond, when no batch is being made."""
     run = train(
         """
 import leat
@@ -358,11 +358,11 @@ for seconds in (stats.order_s, stats.read_s, stats.layout_s, stats.wait_s, stats
     engine = run.main.engines[0]
     told = engine.order_ns, engine.read_ns, engine.layout_ns, engine.wait_ns, engine.help_ns
     assert told == tuple(map(int, run.stdout.split()))
-    assert engine.order_ns > 0 and engine.read_ns > 0  # a quick engine is never waited for
+    assert engine.order_ns > 0 and engine.read_ns > 0  # a fast engine is never waited for
 
 
-def test_counts_where_batches_differ(train):
-    """Full batches of torch's own samplers are not looked at; whatever may be otherwise is."""
+def test_counts_of_batches_of_different_sizes(train):
+    """The last batch, batches of samplers, collate functions and datasets that give fewer samples."""
     run = train("""
     import time
     from torch.utils.data import RandomSampler, SequentialSampler
@@ -420,7 +420,7 @@ def test_counts_where_batches_differ(train):
         assert unordered == [1, 4]
 
 
-def test_an_iterator_in_the_place_of_another_is_not_taken_for_it(train):
+def test_an_iterator_at_the_address_of_a_deleted_one(train):
     run = train("""
     loaders = [DataLoader(Rows(n), batch_size=4) for n in (8, 10, 15)]
     for i in range(30):

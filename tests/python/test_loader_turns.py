@@ -1,4 +1,4 @@
-"""bench/workloads/loader_turns.py, whose figure is nothing if leat's hooks are not where it believes."""
+"""bench/workloads/loader_turns.py: leat's hooks are present and absent when it expects it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("LEAT_BUILD", ROOT / "build")).resolve()
 
-# A sample tells what of leat it is made with: the fetcher's fetch and collate function, the queue's pickler.
+# A sample returns which hooks are present: the fetcher's fetch and collate function, the queue's pickler.
 TURNS = f"""
 import functools, itertools, json, pathlib, sys, time
 from multiprocessing import queues
@@ -55,7 +55,7 @@ print(json.dumps([answer, blocks]))
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_hooks_are_taken_out_of_a_loader_and_put_back(tmp_path, workers):
+def test_hooks_are_removed_from_a_loader_and_restored(tmp_path, workers):
     (tmp_path / "train.py").write_text(TURNS)
     (tmp_path / "blocks").mkdir()
     words = [str(BUILD / "leat"), "run", "-q", "--logs-dir", str(tmp_path), "--",
@@ -64,7 +64,7 @@ def test_hooks_are_taken_out_of_a_loader_and_put_back(tmp_path, workers):
     assert done.returncode == 0, done.stderr
     (first, *told), blocks = json.loads(done.stdout)
     assert first == [True]
-    for begin in (0, 8):  # a turn is two batches; all of leat is there, or nothing
+    for begin in (0, 8):  # a turn is two batches; all hooks are present, or none
         one = told[begin]
         other = [not one[0]]
         assert told[begin : begin + 8] == [one] * 2 + [other] * 4 + [one] * 2

@@ -1,5 +1,5 @@
-"""The probe as `leat run` gives it to a training: preloaded, and with CUDA's place taken by a library
-of the tests (tests/unit/probe) that is loaded as Python loads extensions."""
+"""The probe as `leat run` preloads it into a training. CUDA is replaced by a library of the tests
+(tests/unit/probe), which is loaded as Python loads extensions."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 BUILD = pathlib.Path(os.environ.get("LEAT_BUILD", ROOT / "build")).resolve()
 LEAT = BUILD / "leat"
 PLUGIN = BUILD / "tests" / "unit" / "probe" / "libfake_plugin.so"
-# LD_PRELOAD takes no path with a blank in it, and leat may have been built in one: so a copy is used.
+# LD_PRELOAD accepts no path with a space, and leat may have been built in one, so a copy is used.
 COPY = tempfile.TemporaryDirectory(prefix="leat-probe-")
 PACKAGE = pathlib.Path(os.path.realpath(COPY.name), "leat")
 PROBE = PACKAGE / "libleat-probe.so"
@@ -103,7 +103,7 @@ def test_calls_are_counted_by_span(trained):
     assert "cuda" in signals.split(",")
 
 
-def test_the_documented_query_answers(trained):
+def test_documented_query(trained):
     text = (ROOT / "docs" / "run-db.md").read_text(encoding="utf-8")
     (query,) = [
         q
@@ -114,7 +114,7 @@ def test_the_documented_query_answers(trained):
     assert (rank, name, calls, megabytes) == (0, "launch", 5.0, 0.0)
 
 
-def test_the_summary_shows_what_a_step_asks_for(trained):
+def test_summary_of_cuda_calls(trained):
     folder = trained / "logs" / "probe"
     (rank,) = json.loads((folder / "final_summary.json").read_text())["system"]["cuda"]
     (calls,) = rank["calls"]
@@ -159,7 +159,7 @@ for x, y in DataLoader(TensorDataset(torch.randn({STEPS * 8}, 4), torch.zeros({S
 """
 
 
-def test_lines_that_copy_and_wait_are_named(tmp_path):
+def test_lines_that_copy_and_wait(tmp_path):
     source = LAUNCH + PLACES
     (tmp_path / "train.py").write_text(source)
     done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
@@ -181,7 +181,7 @@ def test_lines_that_copy_and_wait_are_named(tmp_path):
             (line("# thread"), "sync", 100, 0, 1),
         ]
     )
-    # In every step, and so in the summary: neither what came before the first batch nor the thread.
+    # The calls of every step are in the summary, not those before the first batch or of the thread.
     folder = tmp_path / "logs" / "probe"
     (rank,) = json.loads((folder / "final_summary.json").read_text())["system"]["cuda"]
     lines = {
@@ -213,20 +213,20 @@ SHOW = "import os; print(os.environ.get('LD_PRELOAD'))"
         ([], {"LEAT_PROBE": "0"}),
     ],
 )
-def test_it_can_be_left_out(tmp_path, options, env):
+def test_probe_can_be_disabled(tmp_path, options, env):
     done = leat_run(tmp_path, sys.executable, "-c", SHOW, options=options, **env)
     assert done.stdout == "None\n"
 
 
-def test_the_users_own_libraries_stay_in_front(tmp_path):
+def test_ld_preload_of_the_user_stays_first(tmp_path):
     own = shutil.copy(BUILD / "tests" / "unit" / "probe" / "libcuda.so.1", tmp_path)
     done = leat_run(tmp_path, sys.executable, "-c", SHOW, LEAT_PROBE="1", LD_PRELOAD=str(own))
     assert done.stdout == f"{own}:{PROBE}\n"
     assert "ld.so" not in done.stderr
 
 
-def test_a_child_without_it_is_told(tmp_path):
-    # Only a process that uses a device is missed; the hooks say so when CUDA wakes up.
+def test_a_child_without_the_probe_is_reported(tmp_path):
+    # Only a process that uses a device is reported; the hooks do so when CUDA is initialised.
     (tmp_path / "train.py").write_text(
         "from leat import _record\ndef launch(times): pass\n"
         + TRAIN
@@ -249,7 +249,7 @@ def test_a_path_that_cannot_be_preloaded(tmp_path):
     assert "LD_PRELOAD does not take" in done.stderr and "ld.so" not in done.stderr
 
 
-def test_a_library_that_is_not_there(tmp_path):
+def test_a_missing_library(tmp_path):
     package = copy_of_the_package(tmp_path / "leat")
     (package / PROBE.name).unlink()
     done = leat_run(
@@ -259,7 +259,9 @@ def test_a_library_that_is_not_there(tmp_path):
     assert "there is no libleat-probe.so" in done.stderr and "ld.so" not in done.stderr
 
 
-@pytest.mark.parametrize("program", ["/bin/true", "/sbin/ldconfig"])  # the second is static
+@pytest.mark.parametrize(
+    "program", ["/bin/true", "/sbin/ldconfig"]
+)  # the second is linked statically
 def test_programs_without_cuda(tmp_path, program):
     if not os.path.exists(program):
         pytest.skip(f"there is no {program}")
@@ -296,18 +298,18 @@ with torch.no_grad():
 
 
 @pytest.mark.alone
-def test_the_device_idles_while_a_batch_is_waited_for(tmp_path):
-    # The device of the tests has never anything to do: the clock sees every wait as it was.
+def test_device_idle_time_of_input(tmp_path):
+    # The fake device is always idle, so the clock measures every wait in full.
     (tmp_path / "train.py").write_text(LAUNCH + SLOW)
     done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
     assert done.returncode == 0, done.stderr
     rows = database(tmp_path).execute("SELECT phase, n, idle_ns, hidden_ns, rank FROM gpu_clock")
     clock = {phase: rest for phase, *rest in rows}
     n, idle_ns, hidden_ns, rank = clock["input"]
-    # Of 15 steps the first are left out, and the evaluation; one more is the fetch that found the end.
+    # Of 15 steps the first are not counted, nor the evaluation; the fetch that found the end is.
     assert rank == 0 and 6 <= n <= 13
     assert 0.04e9 * (n - 1) <= idle_ns and hidden_ns < 0.1 * idle_ns
-    # A phase so short may all be told as idle time between launches, by one moment that fell into it.
+    # One sample inside a short phase may charge all of it as idle time between launches.
     missing = {"forward", "backward", "optimizer", "other"} - set(clock)
     assert not missing or ("launch" in clock and len(missing) < 3), clock
     folder = tmp_path / "logs" / "probe"
@@ -347,7 +349,7 @@ os.wait()
 
 
 @pytest.mark.alone
-def test_the_device_idles_while_another_rank_is_waited_for(tmp_path):
+def test_device_idle_time_of_a_slow_rank(tmp_path):
     (tmp_path / "train.py").write_text(LAUNCH + COLLECTIVE)
     done = leat_run(tmp_path, sys.executable, "train.py", LEAT_PROBE="1")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""How leat gets into processes and out of them: start-up, children, ranks, the end."""
+"""Start-up, children, ranks, and the end of processes."""
 
 import glob
 import os
@@ -17,7 +17,7 @@ for x, y in DataLoader(Rows({rows})):
 """
 
 
-def test_without_torch_nothing_is_said(train):
+def test_without_torch_nothing_is_reported(train):
     run = train(
         """
         import sys
@@ -32,7 +32,7 @@ def test_without_torch_nothing_is_said(train):
 
 
 @pytest.mark.parametrize("options,socket", [(["-I"], True), (["-S"], True), ([], False)])
-def test_hooks_stay_out(tmp_path, options, socket):
+def test_no_hooks_without_site_or_socket(tmp_path, options, socket):
     script = (
         "import sys\n"
         "sys.path.extend(%r)\n"
@@ -48,7 +48,7 @@ def test_hooks_stay_out(tmp_path, options, socket):
 
 
 @pytest.mark.parametrize("socket", ["/nonexistent/leat.sock", "x" * 300, ""])
-def test_nobody_listens(tmp_path, socket):
+def test_without_leat_at_the_socket(tmp_path, socket):
     script = (
         "import torch, leat, sys\n"
         "leat.step()\n"
@@ -58,7 +58,7 @@ def test_nobody_listens(tmp_path, socket):
     )
     env = environment(inject=True)
     env["LEAT_SOCKET"] = socket
-    if not socket:  # then sitecustomize does not answer for leat either
+    if not socket:  # then sitecustomize does not find leat either
         env["PYTHONPATH"] += os.pathsep + os.path.dirname(PACKAGE)
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
@@ -83,7 +83,7 @@ def test_users_own_sitecustomize_runs(train, tmp_path):
     assert run.stdout.splitlines() == ["True", "['other']", "True"] and run.stderr == ""
 
 
-def test_users_broken_sitecustomize_is_reported_as_ever(train, tmp_path):
+def test_error_in_users_sitecustomize_is_reported_as_without_leat(train, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "sitecustomize.py").write_text("raise ValueError('mine is broken')\n")
@@ -130,7 +130,7 @@ def test_imports_are_not_changed(train):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_that_train(train, method):
-    """Ranks as torch.multiprocessing makes them; with fork, after the parent has trained too."""
+    """Ranks made by torch.multiprocessing; with fork, after the parent has trained too."""
     run = train(f"""
     import torch.multiprocessing as mp
     import torch.distributed as dist
@@ -181,7 +181,7 @@ def test_children_that_train(train, method):
         assert len(rest[0].batches()) == 8 and rest[0].role == "main"
 
 
-def test_a_forked_child_that_does_not_train_is_silent(train):
+def test_a_forked_child_that_does_not_train_reports_nothing(train):
     run = train("""
     import os, threading
     for x, y in DataLoader(Rows(3)):
@@ -196,7 +196,7 @@ def test_a_forked_child_that_does_not_train_is_silent(train):
     assert len(run.receiver.processes) == 1
 
 
-def test_stop_takes_the_hooks_out(train):
+def test_stop_removes_the_hooks(train):
     stopped = []
 
     def stop(process):
@@ -248,7 +248,7 @@ def test_remove_restores_everything(train):
 
 
 def test_missing_points_cost_one_signal(train, tmp_path):
-    """A torch without some of the patch points."""
+    """A torch without some patch points."""
     other = tmp_path / "other"
     (other / "torch").mkdir(parents=True)
     real = os.path.dirname(__import__("torch").__file__)

@@ -40,7 +40,7 @@ def test_two_optimizers_and_autograd_backward(train):
     assert len(run.main.of("backward")) == 46
 
 
-def test_optimizers_that_come_and_go_are_not_confused(train):
+def test_deleted_and_new_optimizers_have_different_numbers(train):
     run = train("""
     for i in range(11):
         model = net()
@@ -72,7 +72,7 @@ def test_grad_scaler_counts_skipped_steps(train):
     opt.step()
     print(len(done))
     """)
-    assert run.stdout == "20\n"  # 18 of the 23, and the two at the end
+    assert run.stdout == "20\n"  # 18 of the 23, and two at the end
     assert [r.id for r in run.main.of("optimizer")] == [0] * 25
 
 
@@ -164,7 +164,7 @@ def test_optimizers_inside_optimizers_and_inside_backward(train):
 
 
 def test_checkpoints_of_other_writers(train, tmp_path):
-    """safetensors (here a module of its name), and torch's own for many ranks."""
+    """safetensors (here a module of its name), and torch's checkpoints for several ranks."""
     package = tmp_path / "safetensors"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -232,7 +232,7 @@ def test_subclasses_of_tensor_keep_their_backward(train):
     assert len(run.main.of("backward")) == 1
 
 
-def test_exception_is_told_at_exit(train):
+def test_exception_is_reported_at_exit(train):
     run = train(
         """
     def deep():
@@ -254,8 +254,8 @@ def open_script(run):
         return file.readlines()
 
 
-def test_backward_is_still_a_function_to_others(train):
-    """Its name, its signature, a copy and a pickle of it: as without leat."""
+def test_backward_has_name_signature_copy_and_pickle(train):
+    """As without leat."""
     run = train("""
     import copy, inspect, pickle
     backward = torch.autograd.backward
@@ -276,8 +276,8 @@ def test_backward_is_still_a_function_to_others(train):
     assert len(run.main.of("backward")) == 2
 
 
-def test_an_output_of_data_parallel_is_the_users(train):
-    """It carries a hook of leat's, of which torch would warn when it is saved."""
+def test_output_of_data_parallel_can_be_saved(train):
+    """It has a hook of leat, for which torch would warn when the output is saved."""
     run = train("""
     import io
     import warnings

@@ -1,11 +1,11 @@
-"""What happens inside the making of a batch: exact counts, true times, and nothing else changed."""
+"""The parts of making a batch: exact counts, true times, and no other change."""
 
 import sys
 
 import pytest
 
 SLEEP_MS = 5
-# The machine may be busy: a sleep is never shorter, and rarely more than this much longer.
+# On a busy machine a sleep is never shorter, and rarely longer than by this factor.
 SLACK = 4
 
 NAPS = f"""
@@ -46,7 +46,7 @@ def check_naps(found, samples, batches, size):
 
 
 @pytest.mark.alone
-def test_in_the_process_itself(train):
+def test_without_workers(train):
     run = train(
         NAPS
         + """
@@ -64,7 +64,7 @@ for batch in DataLoader(Naps(23), batch_size=3, collate_fn=nap_collate):
 @pytest.mark.alone
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers(train, method):
-    """The second loader: its number must reach its workers, however they were started."""
+    """The second loader: its number must reach its workers, by every start method."""
     run = train(
         NAPS
         + f"""
@@ -84,19 +84,19 @@ if __name__ == "__main__":
     found = parts(workers, 1)
     check_naps(found, 23, 8, 3)
     assert found["pickle"][0] == 8
-    assert found["idle"][0] == 8 - 2  # before its first batch a worker has not been idle yet
+    assert found["idle"][0] == 8 - 2  # there is no idle time before the first batch
     assert set(found) == {"sample", "fetch", "collate", "pickle", "idle"}
     main = parts([run.main], 1)
     assert main["unpickle"][0] == 8 and set(main) == {"unpickle"}
     sent = sum(p.part("pickle", 1).bytes for p in workers)
-    # Tensors go by shared memory: what is left is some hundred bytes a batch.
+    # Tensors are in shared memory; some hundred bytes a batch are left.
     assert sent == run.main.part("unpickle", 1).bytes and 8 * 100 < sent < 8 * 2000
     ready = run.main.ready(1)
     assert sum(ready.values()) == 8 and max(ready) <= 4
 
 
 @pytest.mark.alone
-def test_bytes_and_time_of_a_heavy_hand_over(train):
+def test_bytes_and_time_of_large_batches(train):
     run = train(
         """
 import time
@@ -119,7 +119,7 @@ for batch in DataLoader(Heavy(), batch_size=None, num_workers=1): pass
 
 @pytest.mark.alone
 def test_idle_workers_and_batches_ready(train):
-    """A loop slower than its workers: they wait, and their batches lie ready."""
+    """A loop slower than its workers: they wait, and batches are ready."""
     run = train(
         """
 import time
@@ -132,7 +132,7 @@ for batch in loader:
     assert sum(ready.values()) == 12 and max(ready) <= 2 * 2
     assert ready.get(4, 0) + ready.get(3, 0) >= 6
     found = parts(run.workers)
-    # Each makes every second batch, and four are asked for ahead.
+    # Each makes every second batch, and four are requested ahead.
     assert found["idle"][0] == 12 - 2 and 50 * 6 < found["idle"][0] * found["idle"][1] < 2000
 
 
@@ -168,7 +168,7 @@ print(*[sum(1 for _ in loader) for loader in (
     count = [int(n) for n in run.stdout.split()]
     made = [parts(makers, i) for i in range(5)]
     assert [m["collate"][0] for m in made] == [m["fetch"][0] for m in made] == count
-    # A stream's odd last sample was made, and dropped.
+    # The odd last sample of a stream is made and dropped.
     assert [m["sample"][0] for m in made] == [11] * 5
     assert all(near(m["sample"][1], SLEEP_MS) for m in made)
     if workers:
@@ -177,9 +177,9 @@ print(*[sum(1 for _ in loader) for loader in (
 
 
 @pytest.mark.alone
-def test_quick_samples_are_timed_in_some_batches(train):
-    """All of the first 64 batches are timed, and then every 16th; of the samples those of the first
-    batches, and then of every 64th."""
+def test_fast_batches_are_measured_in_part(train):
+    """All of the first 64 batches are measured, then every 16th; the samples of the first batches, then of
+    every 64th."""
     run = train(
         """
 data = TensorDataset(torch.zeros(161 * 8, 2))
@@ -192,15 +192,15 @@ for batch in DataLoader(Quick(), batch_size=64): pass
     main = run.main
     batches = main.part("fetch").n
     assert main.part("collate").n == batches
-    assert 70 <= batches < 100  # 64 + 97 / 16; a busy machine makes a batch or two slow
+    assert 70 <= batches < 100  # 64 + 97 / 16; a batch or two may be slow on a busy machine
     timed = main.part("sample").n
     assert timed % 64 == 0 and 4 * 64 <= timed < 40 * 64
     assert main.part("sample").total_ns <= main.part("fetch").total_ns
 
 
 @pytest.mark.alone
-def test_samples_that_are_not_slow_are_not_all_timed(train):
-    """Some hundred of each process, and then the more seldom the quicker they are; every batch is timed."""
+def test_fast_samples_are_measured_in_part(train):
+    """Some hundred in each process, and then the fewer the faster they are; every batch is measured."""
     run = train(
         """
 class Medium:  # tens of microseconds
@@ -216,8 +216,8 @@ for batch in DataLoader(Medium(), batch_size=64, num_workers=1): pass
     assert found["sample"][1] < 0.5  # ms
 
 
-def test_the_interpreter_is_as_quick_as_without_leat(train, tmp_path):
-    """What it has learned of the fetcher's attributes, which it reads once for each sample."""
+def test_attribute_reads_of_the_fetcher_stay_fast(train, tmp_path):
+    """Python specialises the reads of the fetcher's attributes, of which there is one for each sample."""
     script = """
 import dis, sys
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
@@ -239,7 +239,7 @@ if sys.version_info >= (3, 11):
 
 @pytest.mark.alone
 def test_persistent_workers_and_evaluation_between(train):
-    """What lies between two iterations is no wait for indices."""
+    """The time between two iterations is not idle time."""
     run = train(
         """
 import time
@@ -300,9 +300,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_exceptions_are_those_of_the_user(train, tmp_path, workers):
-    """Type, text, and, in the text that a worker sends, the frames: as without leat. In the process
-    itself there is one frame more, that of next()."""
+def test_exceptions_pass_unchanged(train, tmp_path, workers):
+    """Type, text and, in the text that a worker sends, the frames are as without leat. Without workers
+    there is one frame more, that of DataLoader.__iter__."""
     script = ODD % (workers, workers)
     bare = train(script, inject=False).stdout
     (tmp_path / "leat.sock").unlink()
@@ -320,8 +320,8 @@ def test_exceptions_are_those_of_the_user(train, tmp_path, workers):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_the_user_meets_their_own_objects(train, workers):
-    """Never a stand-in: in the dataset, the collate function, worker_init_fn, get_worker_info()."""
+def test_user_code_never_gets_a_proxy(train, workers):
+    """In the dataset, the collate function, worker_init_fn and get_worker_info()."""
     run = train(
         f"""
 import copy, pickle
@@ -367,7 +367,7 @@ print("fine")
     assert run.stdout == "fine\n"
     makers = run.workers if workers else [run.main]
     assert [parts(makers, i)["collate"][0] for i in range(5)] == [3] * 5
-    assert sum(parts(makers, i)["fetch"][0] for i in range(5)) == 15  # none of the worker's own
+    assert sum(parts(makers, i)["fetch"][0] for i in range(5)) == 15  # none of the worker itself
 
 
 def test_nested_loaders_and_other_queues_are_not_counted(train):
@@ -438,13 +438,13 @@ process.take_main_role()
 
 
 def test_pinning(train):
-    """Without a GPU only that the loop's own calls are counted, once each, for its loader."""
+    """Without a GPU: the calls of the pin loop are counted, once each, for its loader."""
     run = train(PIN)
     assert run.main.part("pin", 3).n == run.main.part("unpickle", 3).n == 7
     assert set(run.main.parts()) == {(3, "pin"), (3, "unpickle")}
 
 
-def test_the_mark_of_the_maker(train):
+def test_current_work(train):
     run = train(
         """
 import threading
@@ -471,7 +471,7 @@ for workers in 0, 2:
     assert run.stderr == ""
 
 
-def test_when_leat_has_seen_enough_nothing_is_left(train):
+def test_remove_restores_loaders_and_workers(train):
     run = train(
         """
 from multiprocessing import queues, reduction
