@@ -1,22 +1,21 @@
-"""Whether the sampler of lines finds a busy line, on every Python there is, and what it costs.
+"""Whether the line profiler finds a busy line, on every Python here, and what it costs.
 
     make bench-lines
     .venv/bin/python bench/lines.py [--build FOLDER] [--seconds S] [--cost] [PYTHON ...]
 
-Without PYTHONs, all from 3.9 on that are at hand: the one that runs this, python3.9 and so on as the
-PATH has them, pyenv's, those of LEAT_PYTHONS; one of each version. For each Python and each kind of line
-(bench/workloads/line_kinds.py) a process makes batches for some seconds, clocks its busy line itself,
-and is sampled meanwhile. The table has the true share of the line and what was found of it. A Python
-without numpy or Pillow leaves those kinds out.
+Without PYTHONs, all versions from 3.9 on that are found: the one that runs this, python3.9 and so
+on in PATH, pyenv's, those of LEAT_PYTHONS; one of each version. For each Python and each kind of
+line (bench/workloads/line_kinds.py) a process makes batches for some seconds, measures its busy
+line itself, and is profiled meanwhile. The table has the true share of the line and the share that
+was found. Kinds whose module (numpy, Pillow) a Python lacks are left out.
 
---cost measures with the first Python alone: blocks with and without the sampler take turns in one
-process. `slower` is the median change of the CPU time that a sample takes, `longer` of its wall
-time, `sampler` the sampler's own share of a CPU; the spread is the median absolute deviation.
+--cost measures with the first Python only: blocks with and without the profiler take turns in one
+process. `slower` is the median change of the CPU time of a sample, `longer` of its wall time,
+`sampler` the CPU share of the profiler's thread; the spread is the median absolute deviation.
 
-The last line says how many lines were found, and the exit status is 0 when all were: a line is found
-when what was found of it is within 10 % of its share. Sampling for S seconds at 100 Hz finds a share
-p with a standard error of sqrt(p (1-p) / 100 S): for a quarter and ten seconds, 1.4 of 25 points, so
-that a line found to 90 % is not luck.
+The last line says how many lines were found; the exit status is 0 if all were. A line is found if
+the found share is within 10 % of the true one. Sampling for S seconds at 100 Hz finds a share p
+with a standard error of sqrt(p (1-p) / 100 S): for a quarter and ten seconds, 1.4 of 25 points.
 """
 
 import argparse
@@ -96,7 +95,7 @@ def shares(pythons, build, seconds):
                 print(f"{name}{'not installed':>16}")
                 continue
             true, found = said["true"], found_share(process, said["line"])
-            # All lines together against the time that was clocked around all samples.
+            # All lines together, relative to the measured time of all samples.
             whole = sum(line.ns for line in process.lines if line.below < 0)
             agree = whole / process.part("fetch").total_ns
             ratio = min(found / true, true / found) if found else 0

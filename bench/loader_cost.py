@@ -1,30 +1,31 @@
-"""What leat costs a run that only waits for its DataLoader, side by side with the same run untraced.
+"""What leat costs a run that only reads batches from its DataLoader, next to the same run without
+leat.
 
     make bench-loader-cost
     .venv/bin/python bench/loader_cost.py [--seconds N] [--warm N] [--build FOLDER] [--only WORD]
 
-The script does nothing but take batches, so every microsecond that leat adds to making or handing
-over one is throughput lost. Two processes of one program lie differently in memory, and their
-throughputs differ by more than leat costs. So the same processes do both (bench/workloads/loader_turns.py):
-leat's hooks are taken out of a loader and of its workers and put back, by turns in short blocks, and of
-neighbouring blocks the median ratio counts.
+The script only reads batches, so the time that leat adds to making a batch or passing it on is lost
+throughput. Two processes of one program have different memory layouts, and their throughputs differ
+by more than leat costs. So one process does both (bench/workloads/loader_turns.py): leat's hooks
+are removed from a loader and its workers and restored, in turns of short blocks, and the median
+ratio of neighbouring blocks counts.
 
-Two workers, and who takes their batches, share two cores, and by the clock a batch then takes as long as
-chance lets the others in between. So of workers that compute the CPU time counts that leat adds to all their
-threads, as a share of the time in which they make a batch: that is what they make less where nothing else keeps
-them waiting. By the clock alone, which tells the same with more noise, it is printed beside it.
+Two workers and the process that reads their batches share two cores, so the wall time of a batch
+depends on the scheduler. For workers that compute, the CPU time that leat adds to their threads
+counts, as a share of the time in which they make a batch. The wall time is printed beside it; it
+has more noise.
 
-A median does not see what comes rarely: what leat does beside the making of batches, in its own process, in
-its threads that look at lines, and with workers in the process that takes the batches. Its CPU time is added
-in full, as if no core were free for it: as a part of one core, or of as many as there are workers.
+The median does not contain rare costs: leat's own process, its profiler threads, and, with workers,
+its hooks in the process that reads the batches. Their CPU time is added in full ("beside"), as if
+no core were free: as a share of one core, or of as many cores as there are workers.
 
-leat looks more closely at a run that has just begun: for half a minute at the processes five times a
-second and not once, and at the lines of the first ten seconds of batches a hundred times a second and
-not ten. What is measured is a run as it is from then on, so of each workload the first runs freely for WARM_S.
+leat samples a new run at a higher rate: for half a minute the processes five times a second instead
+of once, and the lines of the first ten seconds of batches a hundred times a second instead of ten.
+This bench measures the time after that, so each workload first runs for WARM_S.
 
-All workers of a run lie in memory as the process from which they came, so a run counts once, with the median of
-those in it that make batches, and there are many runs. The workloads take turns, until of each it is known on which
-side of the bar its median is, or the time is over. Ctrl-C shows what there is by then.
+All workers of a run have the memory layout of their parent, so a run counts once, with the median
+of its workers, and there are many runs. The workloads take turns until each is known to be above or
+below the bar, or the time is over. Ctrl-C prints the results so far.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
@@ -45,11 +46,11 @@ from pairs import below, decided, half_width, quartiles
 MOST_SLOWER = 0.02
 WARM_S = 32
 FREE_S = 10
-LOADERS = 6  # of a run: so that it does not take most of its time to start
-# What lies at the top of a process's heap decides whether each large array is given back to the
-# kernel, and costs its page faults anew, in one worker and not in the other. Here it never is.
+LOADERS = 6  # of a run; with fewer it would mostly start up
+# Keeps large arrays in the heap. Otherwise some workers return each to the kernel, and pay for its
+# page faults again, and others do not.
 STEADY_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "67108864", "MALLOC_TRIM_THRESHOLD_": "1073741824"}
-# So much ahead that no worker waits for the other, in which time leat's cost would hide.
+# So many batches ahead that no worker waits for the other, which would hide leat's cost.
 TWO = "num_workers=2", "prefetch_factor=8"
 # name: dataset, cost of a sample, samples in a batch, batches in a block, settings of the loader
 WORKLOADS = {
@@ -65,7 +66,7 @@ WORKLOADS = {
 
 
 class Loss:
-    """What a workload loses to leat: of its runs so far."""
+    """What a workload loses to leat, from its runs so far."""
 
     def __init__(self, bench, name):
         self.bench, self.name = bench, name
@@ -90,7 +91,7 @@ class Loss:
         self.takers_ns.append(got["taker_ns"])
 
     def beside(self):
-        """As if no core were free for it: as a part of one, or of as many as there are workers."""
+        """As if no core were free: a share of one core, or of as many as there are workers."""
         taker = statistics.median(self.takers_ns) / self.batch_ns
         return (self.free + taker) / (2 if self.settings else 1)
 
@@ -116,7 +117,7 @@ class Loss:
 
 
 def take_turns(losses, warm, end):
-    """A run of each after the other, until all are decided or the time is over."""
+    """Runs the workloads in turn, until all are decided or the time is over."""
     for loss in losses:
         show_progress(f"{loss.name}: {warm:g} s freely, then in turns")
         loss.run(warm, FREE_S)
@@ -147,8 +148,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="leat-bench-") as folder:
         bench = Bench(os.path.abspath(arguments.build), sys.executable, folder)
         bench.environment.update(STEADY_MEMORY)
-        # As a training finds it: numpy then has a thread of its own. A process of one single thread
-        # does not pay for locks until a second one comes, whoever starts it.
+        # As in a real training: numpy starts threads, and a process with several threads pays for
+        # locks.
         bench.environment.pop("OMP_NUM_THREADS")
         losses = [Loss(bench, name) for name in names]
         with contextlib.suppress(KeyboardInterrupt):

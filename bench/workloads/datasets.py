@@ -1,11 +1,11 @@
-"""Datasets of the loader benches: what a sample costs is one number, in a unit of its own.
+"""Datasets of the loader benches. The cost of a sample is one number, in a unit of its own.
 
-python    lines of pure Python, thousands of them
-array     crops of an image in numpy, then torch; how many
+python    lines of pure Python, in thousands
+array     crops of an image in numpy, then torch: how many
 sleep     milliseconds of waiting, as for a server
-scatter   the same on the average, but any time from nothing to three times it
+scatter   the same on average, but from zero to several times it
 stream    as sleep, an IterableDataset that its workers share
-tensors   a TensorDataset, nothing else; the number is not used
+tensors   a TensorDataset; the number is not used
 """
 
 import random
@@ -46,8 +46,9 @@ def in_python(index, cost):
 
 
 IMAGE = numpy.random.default_rng(1).integers(0, 256, (3, 256, 256), dtype=numpy.uint8)
-# Large arrays that are made anew lie where the heap has room. By how they then lie to each other a sample
-# takes up to 20 % longer, in one process and not in the next; these lie alike in all workers.
+# Large arrays that are made anew lie where the heap has room. By how they then lie to each other a
+# sample takes up to 20 % longer, in one process and not in the next; these lie alike in all
+# workers.
 CROP = numpy.zeros((3, 192, 192), numpy.float32)
 SCALED = torch.zeros(3, 192, 192)
 
@@ -69,7 +70,7 @@ def in_sleep(index, cost):
 
 
 def in_scattered_sleep(index, cost):
-    # A cube of a uniform number: mean 1/4, so most are short and few are long.
+    # The cube of a uniform number has mean 1/4: most are short, few are long.
     time.sleep(4 * random.Random(index).random() ** 3 * cost / 1e3)
     return torch.full((64,), float(index))
 

@@ -2,7 +2,7 @@
 
     graphs.py RESULT
 
-The backend only counts and runs the graph as it is, so no compiler is needed.
+The backend only counts and runs the graph unchanged, so no compiler is needed.
 """
 
 import json

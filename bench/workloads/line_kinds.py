@@ -1,13 +1,13 @@
-"""One dataset for each kind of busy line, which clocks that line itself (for bench/lines.py).
+"""One dataset for each kind of busy line, which measures that line itself (for bench/lines.py).
 
     line_kinds.py KIND SECONDS        the share of its busy line
     line_kinds.py KIND SECONDS HZ     what sampling costs, in blocks with and without it
 
-Makes batches like a DataLoader with num_workers=0 would, without torch, so that it runs with any
-Python: with a fetcher of its own in a file named like torch's. Each sample has a busy line, clocked
-before and after, and one that does the opposite: waits where the busy one computes, and computes
-where it waits, because a profiler that looks when it can, and not when it wants to, is drawn to one
-of the two. Prints what is true, as JSON.
+Makes batches as a DataLoader with num_workers=0 would, but without torch, so that it runs on any
+Python: with a fetcher in a file named like torch's. Each sample has a busy line, timed before and
+after, and a line that does the opposite: it waits where the busy one computes, or computes where it
+waits. A profiler that can sample only at certain points would favour one of the two. Prints the
+true values, as JSON.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ class Fetcher:
 
 
 class Kind:
-    """A dataset; `busy` is the nanoseconds its busy line took."""
+    """A dataset; `busy` is the time of its busy line in nanoseconds."""
 
     def __init__(self):
         self.busy = 0
@@ -69,9 +69,9 @@ class Pair:
 
 
 class Objects(Kind):
-    """Calls of a class: from 3.13 on the interpreter has a frame of its own there, whose code lies in
-    memory that must not be written to. (Some of the time belongs to the line in Pair, which is the
-    user's too: for tests/python/test_lines_pythons.py, and no figure.)"""
+    """Calls of a class: from 3.13 on the interpreter has a frame of its own there, whose code
+    object is in read-only memory. (Some of the time belongs to the line in Pair, also the user's: a
+    kind for tests/python/test_lines_pythons.py, without a figure.)"""
 
     def __getitem__(self, i):
         t0 = clock()
@@ -82,7 +82,7 @@ class Objects(Kind):
 
 
 class Held(Kind):
-    """A call of C that keeps the GIL to itself."""
+    """A C call that holds the GIL."""
 
     def prepare(self):
         self.numbers = [k * 7919 % 100003 for k in range(60000)]
@@ -96,7 +96,7 @@ class Held(Kind):
 
 
 class Numpy(Kind):
-    """A call of C that releases the GIL."""
+    """A C call that releases the GIL."""
 
     def prepare(self):
         import numpy
@@ -113,7 +113,7 @@ class Numpy(Kind):
 
 
 class Operator(Kind):
-    """C without a call: an interpreter that is asked to stop does so only some lines later."""
+    """C code without a call: an interpreter that is asked to stop does so only some lines later."""
 
     def prepare(self):
         import numpy
@@ -157,7 +157,7 @@ class Sleep(Kind):
 
 
 class Read(Kind):
-    """A file that is not in memory. Where the disk is quick, it is mostly copied."""
+    """A file that is not in the page cache. With a fast disk, most of its time is copying."""
 
     def prepare(self):
         self.file = tempfile.TemporaryFile(dir=os.getcwd())
@@ -190,7 +190,7 @@ def make_fetcher(dataset):
 
 
 def busy_line(kind):
-    """The number of the line that says so, in the class."""
+    """The number of the line of the class that ends with "# busy"."""
     with open(__file__) as file:
         text = file.read().splitlines()
     start = text.index(next(x for x in text if x.startswith(f"class {kind.__name__}(")))
@@ -198,7 +198,7 @@ def busy_line(kind):
 
 
 def share(dataset, fetcher, seconds):
-    """With the sampler of lines on; what it found is in the shared memory."""
+    """With the line profiler; what it found is in the shared memory."""
     sampled = lines.sample(100)
     dataset.busy = 0
     begin, samples = clock(), 0
@@ -209,8 +209,8 @@ def share(dataset, fetcher, seconds):
     return {"line": busy_line(type(dataset)), "true": true, "sampled": sampled}
 
 
-def sampler_cpu_ns():
-    """Time on a CPU of the sampler's thread; 0 if there is none."""
+def profiler_cpu_ns():
+    """CPU time of the profiler's thread; 0 if there is none."""
     total = 0
     for task in os.listdir("/proc/self/task"):
         try:
@@ -224,19 +224,19 @@ def sampler_cpu_ns():
 
 
 def block(fetcher, hz):
-    """(nanoseconds, nanoseconds on a CPU) a sample, and the sampler's share of a CPU."""
+    """(nanoseconds, CPU nanoseconds) of a sample, and the CPU share of the profiler's thread."""
     if hz:
         lines.sample(hz)
     for i in range(3):  # new code is described
         fetcher.fetch([i + k for k in range(4)])
-    begin, cpu, sampler, samples = clock(), time.thread_time_ns(), sampler_cpu_ns(), 0
+    begin, cpu, sampler, samples = clock(), time.thread_time_ns(), profiler_cpu_ns(), 0
     while clock() - begin < 0.3e9:
         fetcher.fetch([samples + k for k in range(4)])
         samples += 4
     wall, cpu = clock() - begin, time.thread_time_ns() - cpu
-    sampler = sampler_cpu_ns() - sampler if hz else 0
+    sampler = profiler_cpu_ns() - sampler if hz else 0
     _record.stop_lines()
-    time.sleep(0.03)  # its thread leaves
+    time.sleep(0.03)  # its thread ends
     return wall / samples, cpu / samples, sampler / wall
 
 

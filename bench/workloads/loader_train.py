@@ -1,9 +1,10 @@
 """A training whose DataLoader is set from the command line.
 
-    loader_train.py DATASET COST [--batch N] [--step MS] [--compute] [--epoch N] [--steps N] [SETTING ...]
+    loader_train.py DATASET COST [--batch N] [--step MS] [--compute] [--epoch N] [--steps N]
+    [SETTING ...]
 
 A SETTING is an argument of DataLoader: num_workers=2. The device is a sleep of MS milliseconds in
-the forward, or, with --compute, as much work of this process's own core.
+the forward or, with --compute, as much work on this process's core.
 """
 
 import argparse
@@ -54,7 +55,7 @@ def main():
     length = arguments.batch * (arguments.epoch or arguments.steps)
     dataset = make_dataset(arguments.dataset, length, arguments.cost)
     if "batch_size" in settings and settings["batch_size"] is None:
-        # The dataset is asked for a whole batch at a time.
+        # The dataset makes a batch at once.
         settings["sampler"] = BatchSampler(SequentialSampler(dataset), arguments.batch, True)
     settings.setdefault("batch_size", arguments.batch)
     loader = DataLoader(dataset, **settings)

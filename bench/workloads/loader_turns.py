@@ -1,21 +1,23 @@
-"""A loop over a DataLoader and nothing else, as many batches a second as it gives: with leat and without it.
+"""Reads batches from a DataLoader as fast as it gives them, in turns with and without leat.
 
     leat run loader_turns.py RESULT DATASET COST BATCH BLOCK WARM FREE LOADERS [SETTING ...]
 
-Runs freely for WARM seconds under leat, and for FREE more, over which the batches are counted and the CPU time is taken
-of all that leat does beside the training: its own process, and its threads in this one and in the workers.
+Runs for WARM seconds under leat, and for FREE more, in which it counts batches and the CPU time of
+what leat does beside the training: its own process, and its threads in this process and in the
+workers.
 
-Then leat is stopped, and LOADERS are made, one after the other. Who makes the batches, this process or each worker by
-itself, takes leat's hooks out and puts them back (unhooked.py) by turns of BLOCK batches: one, the other, the other
-and the one. It lies at a depth of the stack that chance has chosen. So nothing differs between the two but leat. Two
-loaders, of which one knows nothing of it, differ by a twentieth, by how their workers lie in memory and on the cores;
-and when batches arrive here does not tell how long each of them took.
+Then leat is stopped, and LOADERS are made, one after the other. Whatever makes the batches, this
+process or each worker, removes leat's hooks and restores them (unhooked.py) in turns of BLOCK
+batches, in the order with, without, without, with. It does so at a random depth of the stack. So
+nothing but leat differs between the two. Two separate loaders would differ by a twentieth, by the
+memory layout and the cores of their workers, and the arrival of batches does not tell how long each
+took to make.
 
-With workers this process takes its own hooks out and puts them back as well, and tells by its CPU time what they cost.
+With workers this process removes and restores its own hooks as well, and measures their CPU time.
 
-Writes to RESULT {batch_ns: of a batch, beside: share of a core that works for leat beside who makes and takes batches;
-both None if FREE is 0, taker_ns: of a batch, that leat adds to who takes it from workers, lost: {"clock", "CPU": [share
-of its rate that each maker of batches lost]}}.
+Writes to RESULT {batch_ns: of a batch, beside: share of a core that leat uses beside making and
+reading batches; both None if FREE is 0, taker_ns: of a batch, added by leat to reading it from
+workers, lost: {"clock", "CPU": [share of its rate that each maker of batches lost]}}.
 """
 
 import ast
@@ -47,9 +49,9 @@ DEEPEST = 24
 
 
 def sampler_of(pid):
-    """/proc of leat's thread in a process; None: it has none."""
+    """The folder in /proc of leat's thread in a process; None: it has none."""
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # it has ended
             if (task / "comm").read_text().strip() == "leat-lines":
                 return task
 
@@ -61,7 +63,7 @@ def sampler_ns(pid):
 
 
 class CpuClock:
-    """CPU time of this process without that of leat's thread in it, which counts as beside."""
+    """CPU time of this process without leat's thread, which counts as beside."""
 
     sampler = None  # its clock
 
@@ -78,8 +80,8 @@ def beside_ns(leat, pids):
 
 
 def take_turns(parts, block, clocks, blocks):
-    """To be advanced before each batch: puts leat's hooks in and out, and adds to blocks what each clock tells. Of
-    each turn the first batch is not counted."""
+    """To be advanced before each batch: removes and restores leat's hooks, and adds the reading of
+    each clock to blocks. The first batch of each turn is not counted."""
     while True:
         got, first = [[0, 0] for _ in clocks], random.random() < 0.5
         for there in (first, not first, not first, first):
@@ -95,9 +97,10 @@ def take_turns(parts, block, clocks, blocks):
 
 
 def worker_takes_turns(folder, block, number):
-    """Before its loop, which asks the queue for indices before each batch, and is given None at the end."""
+    """Called before the loop of a worker, which reads indices from the queue before each batch,
+    None last."""
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[number % len(cores)]})  # no two cores are alike
+    os.sched_setaffinity(0, {cores[number % len(cores)]})  # cores differ
     loop = sys._getframe()
     while loop.f_code.co_name != "_worker_loop":
         loop = loop.f_back
@@ -111,7 +114,7 @@ def worker_takes_turns(folder, block, number):
             (folder / str(os.getpid())).write_text(json.dumps(blocks))
         elif turns:
             next(turns)
-        else:  # by now there is a fetcher
+        else:  # there is a fetcher now
             given = loop.f_locals
             parts = Hooks(), FetcherHooks(given["fetcher"], given["collate_fn"])
             turns = take_turns(parts, block, [CpuClock(), time.perf_counter_ns], blocks)
@@ -167,14 +170,14 @@ class Measure:
     def turns(self, loaders):
         lines.DENSE_S = 0  # the workers of a new run are sampled at a higher rate
         gc.collect()
-        gc.freeze()  # to collect all that torch has made takes as long as a block, and comes at random
+        gc.freeze()  # a collection of all objects of torch takes as long as a block, at random times
         if not self.workers:
-            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # no two cores are alike
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # cores differ
         for _ in range(loaders):
             os.kill(self.leat, signal.SIGSTOP)
             deeper(random.randrange(DEEPEST), self.one_loader)
             os.kill(self.leat, signal.SIGCONT)
-            time.sleep(0.2)  # it takes what was recorded
+            time.sleep(0.2)  # leat reads what was recorded
 
     def result(self):
         added = [(with_ - without) / (2 * self.block) for ((without, with_),) in self.taker]
@@ -185,8 +188,9 @@ class Measure:
 
 
 def deeper(depth, call):
-    """The hooks' own frames move what they call along the stack, and where that lies decides what of it
-    is in the way of what else. So it lies in many places, and workers begin where they were made."""
+    """The frames of the hooks move what they call along the stack, and its address changes the
+    cache conflicts. So it is called at random depths; workers start at the depth where they were
+    made."""
     return call() if depth == 0 else next(map(deeper, [depth - 1], [call]))
 
 
@@ -196,7 +200,7 @@ def main():
     settings = {name: ast.literal_eval(value) for name, value in words}
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    batches = 1000 if kind == "tensors" else 1000000  # more than LOADER_S will see
+    batches = 1000 if kind == "tensors" else 1000000  # more than are read
     dataset = make_dataset(kind, batches * int(batch), float(cost))
     settings["batch_size"] = int(batch)
     leat = os.getppid()

@@ -2,7 +2,7 @@
 
     many_modules.py SOCKET
 
-Any hook on module calls is paid a thousand times a step here.
+A hook on module calls would run a thousand times a step.
 """
 
 import sys

@@ -1,12 +1,13 @@
-"""A training on the GPU whose kernels are too small for their launches: some thousand a step.
+"""A training on the GPU whose kernels are shorter than their launches: some thousand a step.
 
-    leat run small_kernels.py PAIRS        # prints {entries, pairs: [[ms without leat, ms with it], ...]}
+    leat run small_kernels.py PAIRS        # prints {entries, pairs: [[ms without leat, ms with it],
+    ...]}
 
-A step waits for its loss. leat is taken out of the process and put back by turns (unhooked.py), for two
-steps; the first of them is left out, whose caches were the other's. So those that are compared are
-neighbours: what else the machine does changes from one tenth of a second to the next by far more than leat
-costs. Both threads that launch, Python's and autograd's, run on one core: that which others use least, as
-some steps on each of them tell.
+A step waits for its loss. leat is removed from the process and restored in turns of two steps
+(unhooked.py); the first step of each turn is not counted, since the caches hold the other's data.
+So neighbouring steps are compared: the load of the machine changes from one tenth of a second to
+the next by more than leat costs. Python's thread and autograd's run on one core, the fastest of
+some trial steps.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""A training that is as small as trainings get: one loader, one model, one optimizer.
+"""A very small training: one loader, one model, one optimizer.
 
     tiny_mlp.py SOCKET [traceml]
 
-Times each of its own steps, the fetch of the batch included. With `traceml` it carries the two
-changes that TraceML asks of a plain PyTorch loop.
+Times each of its steps, with the fetch of the batch. With `traceml` it has the two changes that
+TraceML requires of a plain PyTorch loop.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""Three loaders for bench/tuner.py, one for each thing a sample may cost: `leat bench
-tuner_loaders:computes` and so on. Made with torch's defaults, as a user would begin."""
+"""Three loaders for bench/tuner.py, one for each kind of sample cost: `leat bench
+tuner_loaders:computes` and so on. Made with torch's defaults."""
 
 import time
 
@@ -10,7 +10,7 @@ torch.set_num_threads(1)
 
 
 class Computes(Dataset):
-    """A sample keeps a CPU busy for about a millisecond: a decode, an augmentation."""
+    """A sample uses a CPU for about a millisecond, like decoding."""
 
     def __len__(self):
         return 1600
@@ -23,7 +23,7 @@ class Computes(Dataset):
 
 
 class Waits(Dataset):
-    """A sample waits for 4 ms and computes next to nothing: a read over the network."""
+    """A sample waits for 4 ms, like a read over the network."""
 
     def __len__(self):
         return 560

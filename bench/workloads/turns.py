@@ -1,8 +1,7 @@
-"""Takes turns with another process: a workload runs a block of steps only when it is told to.
+"""Takes turns with another process: runs a block of steps only on request.
 
-The bench runs two processes at a time, one block each in turn, some ten milliseconds long. What
-else happens on the machine then falls on both alike, and the difference of neighbouring blocks is
-what the bench is after.
+The bench runs two processes, one block each in turn, some ten milliseconds long. Other load on the
+machine then affects both alike, and the bench measures the difference of neighbouring blocks.
 """
 
 import json
@@ -12,9 +11,9 @@ import time
 
 
 def take_turns(path, run_block, one_core=False):
-    """Calls run_block(), which returns the ns each step took, whenever the bench says so. `one_core`: both
-    sides run on the same core, as they never run at once and no two cores are alike while other
-    programs use them."""
+    """Calls run_block(), which returns the ns of each step, on each request of the bench.
+    `one_core`: both processes use the same core, since they never run at once and cores differ
+    under other load."""
     if one_core:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with socket.socket(socket.AF_UNIX) as bench:

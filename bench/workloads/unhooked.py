@@ -1,10 +1,12 @@
-"""leat taken out of the process it runs in, and put back: for what it costs in one and the same process.
+"""Removes leat from the process it runs in, and restores it, to measure its cost within one
+process.
 
-Two processes of one program lie differently in memory, and on some machines their steps differ by more
-than leat costs. In one process nothing differs but leat:
+Two processes of one program have different memory layouts, and on some machines their steps differ
+by more than leat costs. In one process nothing differs but leat:
 
     hooks   Python's, as leat.hooks.patch knows them, and those of the optimizers
-    probe   the loader has bound calls of CUDA to libleat-probe.so; the entries of the tables through
+    probe   the loader has bound calls of CUDA to libleat-probe.so; the entries of the tables
+    through
             which libraries call (GOT) are pointed past it, to CUDA's own functions
 """
 
@@ -25,7 +27,7 @@ SECTION = [("name", "<u4"), ("kind", "<u4"), ("flags", "<u8"), ("address", "<u8"
 
 
 class Library:
-    """A library that is mapped: what it defines, and what it calls of others."""
+    """A mapped library: what it defines, and what it calls of others."""
 
     def __init__(self, path, base):
         self.path, self.base = path, base
@@ -76,7 +78,7 @@ def mapped_libraries():
 
 
 class Probe:
-    """Call it after the training's first steps: then the loader has bound what they call."""
+    """Make it after the first steps of the training: then the loader has bound their calls."""
 
     def __init__(self):
         mapped = mapped_libraries()
@@ -133,7 +135,7 @@ class Hooks:
 
 
 class FetcherHooks:
-    """Those on what makes the batches of one iteration, which leat has dressed."""
+    """The hooks on the fetcher of one iteration."""
 
     def __init__(self, fetcher, collate):
         self.fetcher, self.collate = fetcher, collate
@@ -145,14 +147,14 @@ class FetcherHooks:
             fetcher.fetch, fetcher.collate_fn = self.out
             self.out = None
         elif not there and not self.out and type(fetcher.fetch).__name__ == "Fetch":
-            # Otherwise leat itself has put torch's own back, for some batches.
+            # Otherwise leat has paused measuring for some batches.
             self.out = fetcher.fetch, fetcher.collate_fn
             del fetcher.fetch
             fetcher.collate_fn = self.collate
 
 
 class Leat:
-    """All of it."""
+    """The hooks and the probe."""
 
     def __init__(self):
         self.parts = [Hooks(), Probe()]
