@@ -2,7 +2,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 300, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 4, prefetch_factor = 2, persistent_workers = 1;
-INSERT INTO crew VALUES (4, 0.97, 116);
+INSERT INTO worker_set VALUES (4, 0.97, 116);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.97, 0.97);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.35, 0.05),
     (201, 200, 300, 0.9, 0.05), (202, 200, 300, 0.9, 0.05), (203, 200, 300, 0.9, 0.05),

@@ -1,4 +1,4 @@
--- Input 6 %, waiting 6 %: nothing stands out.
+-- Input 6 %, waiting 6 %: no phase takes too much.
 -- expect: BALANCED info
 -- action: nothing
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES

@@ -1,4 +1,4 @@
--- Training on the CPU: natural.
+-- Training on the CPU: normal.
 -- expect: COMPUTE-BOUND info
 -- expect: HIGH CPU info
 -- action: speed_up_phase phase=backward

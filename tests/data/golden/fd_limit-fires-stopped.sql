@@ -1,4 +1,4 @@
--- The run ended of it.
+-- The run ended because of it.
 -- expect: FD LIMIT critical
 -- expect: COMPUTE-BOUND info
 -- action: raise_fd_limit

@@ -1,4 +1,4 @@
--- The device is full, and not with this run's reserve.
+-- The device is full, but not with this run's reserve.
 -- expect: HIGH GPU MEM warning
 -- expect: COMPUTE-BOUND info
 -- action: use_less_device_memory

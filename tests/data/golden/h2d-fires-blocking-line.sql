@@ -1,4 +1,4 @@
--- Pinned batches, but .to("cuda") without non_blocking=True; the copies hold up the stream.
+-- Pinned batches, but .to("cuda") without non_blocking=True; the copies delay the stream.
 -- expect: H2D-BOUND critical
 -- at: train.py:41
 -- gains: 67 %

@@ -1,4 +1,4 @@
--- Small pinned batches, each copy waited for: the copy itself is nothing, what follows it is not.
+-- Small pinned batches, each copy waited for: the copy is fast, but the GPU is idle after it.
 -- expect: H2D-BOUND warning
 -- at: train.py:41
 -- gains: 14 %

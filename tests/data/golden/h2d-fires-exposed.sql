@@ -1,4 +1,4 @@
--- Copies on the stream that computes hold it up for 15 % of its time.
+-- Copies delay the stream that computes for 15 % of its time.
 -- expect: H2D-BOUND warning
 -- action: pin_and_overlap
 -- evidence: h2d_time 2.25

@@ -1,4 +1,4 @@
--- Pinned and non_blocking: the host is blocked for nothing, and yet the stream that computes is in copies
+-- Pinned and non_blocking: the host does not wait, but the stream that computes spends its time in copies
 -- for a third of the time. The one line that waits copies next to nothing.
 -- expect: H2D-BOUND critical
 -- at: train.py:12

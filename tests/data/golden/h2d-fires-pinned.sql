@@ -1,4 +1,4 @@
--- Pinned already: the advice is another one.
+-- Pinned already: the action is another one.
 -- expect: H2D-BOUND warning
 -- action: copy_async
 INSERT INTO shape(rank, steps, input, h2d, forward, backward, optimizer, other) VALUES

@@ -1,4 +1,4 @@
--- No workers, and a collate_fn that takes nearly all of the making: workers would only multiply
+-- No workers, and a collate_fn that takes nearly all of the time to make a batch: workers would only multiply
 -- it.
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- at: train.py:40

@@ -1,4 +1,4 @@
--- Two workers so busy collating that they answer late when a batch is handed over, which holds up
+-- Two workers so busy collating that they answer late when a batch is handed over, which delays
 -- the training and lets them rest for 15 % of the time: the collate is the cause, not the hand-over.
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- action: speed_up_collate
@@ -6,7 +6,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 20.5, 15, 7, 0.4, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
-INSERT INTO crew VALUES (2, 0.85, 80);
+INSERT INTO worker_set VALUES (2, 0.85, 80);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.6, 0.6);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.2, 0.05),
     (201, 200, 300, 0.8, 0.05), (202, 200, 300, 0.8, 0.05);

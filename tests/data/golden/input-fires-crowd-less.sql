@@ -1,11 +1,11 @@
--- Near miss: five workers on four cores are 1.5 a core; the sample is what is slow.
+-- Near miss: five workers on four cores make 1.5 threads per core; the cause is the sample.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
 -- action: speed_up_sample
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 5, prefetch_factor = 2;
-INSERT INTO crew VALUES (5, 0.98, 140);
+INSERT INTO worker_set VALUES (5, 0.98, 140);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.98, 0.98);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.25, 0.1),
     (201, 200, 300, 0.74, 0.2),

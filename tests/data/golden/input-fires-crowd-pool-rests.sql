@@ -1,4 +1,4 @@
--- Near miss: as input-fires-crowd-pool, but the threads rest: the workers hardly queue for a core.
+-- Near miss: as input-fires-crowd-pool, but the threads are idle: the workers hardly wait for a core.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
 -- action: speed_up_sample
@@ -6,7 +6,7 @@ UPDATE meta SET value = '2' WHERE key = 'cpus';
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
-INSERT INTO crew VALUES (2, 0.98, 58);
+INSERT INTO worker_set VALUES (2, 0.98, 58);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.99, 0.99);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay, threads) VALUES (100, 200, 500, 0.15, 0.2, 5),
     (201, 200, 300, 0.92, 0.1, 11), (202, 200, 300, 0.92, 0.1, 11);

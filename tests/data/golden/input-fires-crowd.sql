@@ -1,11 +1,11 @@
--- Eight workers queue for four cores: as much time ready without a core as running on one.
+-- Eight workers wait for four cores: as much time ready without a core as running on one.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
 -- action: set_loader num_workers=4
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 8, prefetch_factor = 2;
-INSERT INTO crew VALUES (8, 0.98, 230);
+INSERT INTO worker_set VALUES (8, 0.98, 230);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.99, 0.99);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.3, 0.3),
     (201, 200, 300, 0.46, 0.5),

@@ -1,4 +1,4 @@
--- The host is done with a step after 20 ms, its GPU works for 42: two workers keep up with that, where
+-- The host needs 20 ms per step, its GPU 42 ms: two workers are enough for that, where
 -- the host alone would take what four make.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- predicts: num_workers=2,persistent_workers=True

@@ -1,4 +1,4 @@
--- Threads that rest for a third of the time, and a training that waits now and then: batches take
+-- Threads that are idle for a third of the time, and a training that sometimes waits: batches take
 -- unequally long, and the budget lets no more of them be made ahead.
 -- expect: INPUT-BOUND critical TOO_FEW_AHEAD
 -- action: raise_budget

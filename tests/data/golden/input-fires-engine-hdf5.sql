@@ -1,4 +1,4 @@
--- A full shuffle over a chunked file, with every core at work.
+-- A full shuffle over a chunked file, with all cores busy.
 -- expect: INPUT-BOUND critical SLOW_READ
 -- expect: HIGH CPU info
 -- action: read_neighbours order=window

@@ -1,4 +1,4 @@
--- A full shuffle over tar shards, with every core at work.
+-- A full shuffle over tar shards, with all cores busy.
 -- expect: INPUT-BOUND critical SLOW_READ
 -- expect: HIGH CPU info
 -- action: read_neighbours order=window

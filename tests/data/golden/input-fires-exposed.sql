@@ -1,4 +1,4 @@
--- The host waits 5 of 15 ms for batches; for 2.25 ms of them the GPU stands idle.
+-- The host waits 5 of 15 ms for batches; for 2.25 ms of them the GPU is idle.
 -- expect: INPUT-BOUND warning NO_OVERLAP
 -- gains: 18 %
 -- action: set_loader num_workers=2,persistent_workers=True

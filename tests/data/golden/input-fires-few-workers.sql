@@ -1,4 +1,4 @@
--- Two workers, busy all the time, waiting for storage: 60 ms a batch before 12 ms of work.
+-- Two workers, busy all the time, waiting for storage: 60 ms per batch before 12 ms of work.
 -- expect: INPUT-BOUND critical TOO_FEW_WORKERS
 -- predicts: num_workers=5,persistent_workers=True
 -- action: set_loader num_workers=5,persistent_workers=True

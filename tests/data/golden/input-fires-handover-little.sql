@@ -4,7 +4,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 1, prefetch_factor = 2;
-INSERT INTO crew VALUES (1, 0.98, 21);
+INSERT INTO worker_set VALUES (1, 0.98, 21);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.4, 0.4);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.4, 0),
     (201, 200, 300, 0.95, 0);

@@ -1,11 +1,11 @@
--- The pin thread, which unpacks and pins one batch after the other, never rests.
+-- The pin thread, which unpacks and pins one batch after the other, is always busy.
 -- expect: INPUT-BOUND critical SLOW_HANDOVER
 -- action: shrink_batches pin_memory=False
 -- evidence: pin_time 18.50
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 12, 5, 4, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2, pin_memory = 1;
-INSERT INTO crew VALUES (2, 0.4, 18);
+INSERT INTO worker_set VALUES (2, 0.4, 18);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.4, 0.4);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.4, 0),
     (201, 200, 300, 0.4, 0),

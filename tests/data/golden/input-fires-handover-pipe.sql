@@ -5,7 +5,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 44.7, 20.5, 0.33, 0.1, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
-INSERT INTO crew VALUES (2, 0.001, 0.05);
+INSERT INTO worker_set VALUES (2, 0.001, 0.05);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.4, 0.4);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.6, 0),
     (201, 200, 300, 0.4, 0),

@@ -1,4 +1,4 @@
--- Near miss: the batches are put together by the script's own collate_fn.
+-- Near miss: the script's own collate_fn makes the batches.
 -- expect: INPUT-BOUND critical SLOW_COLLATE
 -- at: train.py:40
 -- predicts: collate_fn at no cost
@@ -7,7 +7,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 8, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
-INSERT INTO crew VALUES (2, 0.96, 40);
+INSERT INTO worker_set VALUES (2, 0.96, 40);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.5, 0.5);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.4, 0),
     (201, 200, 300, 0.95, 0),

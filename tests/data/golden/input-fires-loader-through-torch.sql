@@ -1,4 +1,4 @@
--- Near miss: the loader is leat's already, and runs through torch for a reason of its own.
+-- Near miss: the loader is leat's already, and runs through torch.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- predicts: batch_size=None,num_workers=0
 -- action: index_batches batch_size=None

@@ -1,4 +1,4 @@
--- Eight workers on four cores, all of them full.
+-- Eight workers on four cores, which are all busy.
 -- expect: INPUT-BOUND critical CPU_OVERSUBSCRIBED
 -- expect: HIGH CPU info
 -- action: set_loader num_workers=3

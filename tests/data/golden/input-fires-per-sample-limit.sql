@@ -1,4 +1,4 @@
--- Near miss: the size is only the most that a sampler gives, by what the training received.
+-- Near miss: the batch size is only an upper limit of the sampler; the training received less.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- predicts: batch_size=None,num_workers=0
 -- action: index_batches batch_size=None

@@ -1,4 +1,4 @@
--- The same with a short batch at the end of each of four epochs: the advice is the size that the
+-- The same with a short batch at the end of each of four epochs: the action has the size that the
 -- loader was made with, not the mean of 252.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- predicts: batch_size=None,num_workers=0

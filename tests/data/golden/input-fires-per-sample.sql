@@ -1,4 +1,4 @@
--- Tensors in memory, fetched one by one: 256 samples of 6 us a batch. One gather cures it, not
+-- Tensors in memory, fetched one by one: 256 samples of 6 us a batch. One index operation per batch helps, not
 -- workers.
 -- expect: INPUT-BOUND critical PER_SAMPLE_OVERHEAD
 -- predicts: batch_size=None,num_workers=0

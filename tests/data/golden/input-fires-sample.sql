@@ -1,4 +1,4 @@
--- Four workers decode on four cores, all of them full: no room, so the line it is.
+-- Four workers decode on four cores, which are all busy: the cause is the line.
 -- expect: INPUT-BOUND critical SLOW_SAMPLE
 -- expect: HIGH CPU info
 -- at: train.py:33
@@ -8,7 +8,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 4, prefetch_factor = 2;
-INSERT INTO crew VALUES (4, 0.97, 110);
+INSERT INTO worker_set VALUES (4, 0.97, 110);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.97, 0.97);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.35, 0.05),
     (201, 200, 300, 0.9, 0.05),

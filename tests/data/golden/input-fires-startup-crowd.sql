@@ -1,4 +1,4 @@
--- The same beside programs that keep most of the cores: how long a start takes will depend on them.
+-- The same beside programs that keep most of the cores: how long a start takes depends on them.
 -- expect: INPUT-BOUND critical WORKER_STARTUP
 -- expect: INTERMITTENT STALL warning
 -- expect: HIGH CPU info

@@ -6,7 +6,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 18, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 2, prefetch_factor = 2;
-INSERT INTO crew VALUES (2, 0.97, 60);
+INSERT INTO worker_set VALUES (2, 0.97, 60);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.97, 0.2);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.3, 0.1),
     (201, 200, 300, 0.3, 0.32), (202, 200, 300, 0.3, 0.32);

@@ -1,4 +1,4 @@
--- Workers that are neither busy nor uneven: no cause, but what is known is told.
+-- Workers that are neither busy nor uneven: no cause, but the finding says what is known.
 -- expect: INPUT-BOUND critical
 -- action: inspect_loader
 -- evidence: workers_busy 0.50

@@ -4,7 +4,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 15, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 3, prefetch_factor = 2;
-INSERT INTO crew VALUES (3, 0.95, 25);
+INSERT INTO worker_set VALUES (3, 0.95, 25);
 INSERT INTO machine(ms, cpu, run_cpu) VALUES (200, 0.3, 0.3);
 INSERT INTO sampled(pid, ms, rss_mib, cores, delay) VALUES (100, 200, 500, 0.4, 0),
     (201, 200, 300, 0.1, 0),

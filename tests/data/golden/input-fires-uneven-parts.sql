@@ -1,4 +1,4 @@
--- Worker 2 is slow, as the parts tell, which sum over short epochs; each process made too few
+-- Worker 2 is slow by the parts, which are summed over short epochs; each process made too few
 -- batches.
 -- expect: INPUT-BOUND critical UNEVEN_WORKERS
 -- action: balance_workers worker=2
@@ -6,7 +6,7 @@
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 15, 6, 5, 0.9, 0.1);
 UPDATE loaders SET num_workers = 3, prefetch_factor = 2;
-INSERT INTO crew VALUES (3, 0.5, 600);
+INSERT INTO worker_set VALUES (3, 0.5, 600);
 INSERT INTO part(worker, part, n, ms, bytes) VALUES
     (0, 'fetch', 33, 19, 0),
     (1, 'fetch', 33, 19, 0),

@@ -1,4 +1,4 @@
--- One slow step is too little for any verdict.
+-- One slow step is not enough for a verdict.
 -- expect: INSUFFICIENT DATA info
 -- action: run_longer
 -- evidence: kept_steps 1

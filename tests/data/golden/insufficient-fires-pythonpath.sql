@@ -1,4 +1,4 @@
--- PYTHONPATH was replaced: nobody spoke.
+-- PYTHONPATH was replaced: no process sent records.
 -- expect: INSUFFICIENT DATA info
 -- action: keep_pythonpath
 -- evidence: silent_processes 1

@@ -1,4 +1,4 @@
--- Nobody spoke: without torch, nobody has anything to say.
+-- No process sent records, because none imported torch.
 -- expect: INSUFFICIENT DATA info
 -- action: run_training
 -- evidence: reporting_processes 0

@@ -1,4 +1,4 @@
--- Kernels that are too small for their launches: no pause is long, the samples find the GPU idle.
+-- Kernels that are too small for their launches: no pause is long, but samples find the GPU idle.
 -- gains: up to 150 %
 -- expect: LAUNCH-BOUND critical
 -- action: launch_fewer_kernels

@@ -1,4 +1,4 @@
--- A wait in every step, but without it too the host would be at work for 14 ms, and the GPU for 4: the
+-- A wait in every step, but without it the host would still work for 14 ms, and the GPU for 4: the
 -- kernels are too small.
 -- expect: LAUNCH-BOUND critical
 -- action: launch_fewer_kernels

@@ -1,4 +1,4 @@
--- A Python loop in the forward: the GPU stands idle for a quarter of the time.
+-- A Python loop in the forward: the GPU is idle for a quarter of the time.
 -- gains: up to 33 %
 -- expect: LAUNCH-BOUND critical
 -- action: reduce_python phase=forward

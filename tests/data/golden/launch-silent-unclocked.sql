@@ -1,4 +1,4 @@
--- A clock that saw four steps says nothing.
+-- A clock that measured four steps is not enough.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 6, 5, 0.8, 0.1);

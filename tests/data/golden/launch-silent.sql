@@ -1,4 +1,4 @@
--- Pauses between launches that queued work hides; what is left idle is 4 %.
+-- Pauses between launches that queued work hides; the remaining idle time is 4 %.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 100, 0.1, 6, 5, 0.8, 0.1);

@@ -1,4 +1,4 @@
--- Host memory grows by 20 MiB/s: 200 MiB in the run, and it is not near its end.
+-- Host memory grows by 20 MiB/s: 200 MiB in the run, and the memory is not nearly full.
 -- expect: MEMORY CREEP warning
 -- expect: COMPUTE-BOUND info
 -- action: drop_references

@@ -1,4 +1,4 @@
--- Memory rises, rests for the middle third and rises once more: an allocator, not a leak.
+-- Memory rises, is flat for the middle third and rises once more: an allocator, not a leak.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 1000, 0.3, 4, 5, 0.6, 0.1);

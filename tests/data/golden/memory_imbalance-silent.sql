@@ -1,4 +1,4 @@
--- Twice as much, but of little: 10 of 80 GiB.
+-- Twice as much, but little: 10 of 80 GiB.
 -- expect: COMPUTE-BOUND info
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);

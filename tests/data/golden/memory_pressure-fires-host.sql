@@ -1,4 +1,4 @@
--- The run holds 15.6 of 16 GiB of the host.
+-- The run uses 15.6 of 16 GiB of the host.
 -- expect: HIGH PRESSURE critical
 -- expect: HIGH RAM critical
 -- expect: COMPUTE-BOUND info

@@ -1,4 +1,4 @@
--- No counter, but SIGKILL with nothing left.
+-- No counter, but SIGKILL with no memory left.
 -- expect: OOM KILL critical
 -- expect: HIGH RAM critical
 -- expect: COMPUTE-BOUND info

@@ -1,4 +1,4 @@
--- The kernel killed a worker, and the training failed of it.
+-- The kernel killed a worker, and the training failed because of it.
 -- expect: OOM KILL critical
 -- expect: COMPUTE-BOUND info
 -- action: use_less_host_memory

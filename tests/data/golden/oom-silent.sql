@@ -1,4 +1,4 @@
--- Killed by somebody, with plenty of memory left.
+-- Killed with plenty of memory left.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 200, 0.3, 4, 5, 0.6, 0.1);

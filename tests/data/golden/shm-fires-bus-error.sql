@@ -1,4 +1,4 @@
--- A worker died of a bus error.
+-- A worker died with a bus error.
 -- expect: SHM FULL critical
 -- expect: COMPUTE-BOUND info
 -- action: raise_shm

@@ -1,4 +1,4 @@
--- A tenth of the lost time was spent without a CPU: the stall is still the script's.
+-- A tenth of the lost time was spent without a CPU: the script still causes the stall.
 -- expect: INTERMITTENT STALL warning
 -- action: inspect_step step=60
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES

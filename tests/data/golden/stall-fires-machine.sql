@@ -1,4 +1,4 @@
--- The slow steps had no CPU: half of their time was stolen, half spent in the queue. A remark,
+-- The slow steps had no CPU: half of their time was stolen, half was spent waiting for a CPU. A remark,
 -- never the verdict.
 -- expect: COMPUTE-BOUND info
 -- expect: INTERMITTENT STALL info

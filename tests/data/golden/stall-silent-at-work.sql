@@ -1,4 +1,4 @@
--- The host runs ahead of the GPU, and in eleven steps a library waits for it, once for 370 ms: all the while
+-- The host runs ahead of the GPU, and in eleven steps a library waits for it, once for 370 ms: all that time
 -- the GPU is at work.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES

@@ -1,4 +1,4 @@
--- Compile steps are counted and left out, wherever they come.
+-- Compile steps are counted and left out, wherever they are.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 200, 0.3, 4, 5, 0.6, 0.1);

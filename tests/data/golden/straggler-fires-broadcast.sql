@@ -1,4 +1,4 @@
--- Rank 0 reads slowly, and the others wait in the forward, for the buffers it broadcasts.
+-- Rank 0 reads slowly, and the others wait in the forward, for the buffers that it broadcasts.
 -- expect: INPUT STRAGGLER critical NO_OVERLAP rank=0
 -- action: set_loader num_workers=2,persistent_workers=True
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

@@ -1,4 +1,4 @@
--- Rank 1 is late by two phases, neither of which explains it alone.
+-- Rank 1 is late in two phases; neither explains it alone.
 -- expect: STRAGGLER critical rank=1
 -- action: inspect_rank
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

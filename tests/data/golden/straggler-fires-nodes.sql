@@ -1,4 +1,4 @@
--- Two of four ranks run here, so the others are on other nodes: the late one is named with its node.
+-- Two of four ranks run here, so the others are on other nodes: the finding names the node of the late one.
 -- expect: COMPUTE STRAGGLER critical rank=3 node=n0
 -- action: inspect_rank phase=forward
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

@@ -1,4 +1,4 @@
--- Rank 0 writes logs that the others wait for: no phase with a label of its own.
+-- Rank 0 writes logs that the others wait for: no phase that has its own label.
 -- expect: STRAGGLER critical rank=0
 -- action: reduce_phase phase=other
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

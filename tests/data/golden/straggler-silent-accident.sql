@@ -1,4 +1,4 @@
--- Rank 1 was held up once for 3 s: a stall, and no straggler.
+-- Rank 1 was delayed once for 3 s: a stall, no straggler.
 -- expect: INTERMITTENT STALL warning
 -- never: STRAGGLER
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

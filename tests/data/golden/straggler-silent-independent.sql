@@ -1,4 +1,4 @@
--- Two ranks that never wait for each other: one is slower, but nobody loses by it.
+-- Two ranks that never wait for each other: one is slower, but none loses time.
 -- expect: COMPUTE-BOUND info
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)
     VALUES (101, 1, 'main', 1, 1, 2, 1, 'fetch,backward,optimizer,sync', '2.13', 500);

@@ -1,4 +1,4 @@
--- Both ranks read equally slowly: input-bound, and nobody is late.
+-- Both ranks read equally slowly: input-bound, and no rank is late.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- never: INPUT STRAGGLER
 INSERT INTO processes(pid, ppid, role, rank, local_rank, world_size, recorded, signals, torch, record_cost_ns)

@@ -1,4 +1,4 @@
--- The host waits for other ranks for 4 of 15 ms, and the GPU stands idle for 3 of them.
+-- The host waits for other ranks for 4 of 15 ms, and the GPU is idle for 3 of them.
 -- expect: WAIT-HEAVY critical
 -- action: avoid_sync
 -- evidence: wait_share 0.20

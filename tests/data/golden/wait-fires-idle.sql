@@ -1,4 +1,4 @@
--- The host is busy between steps for 4 of 15 ms, and the GPU stands idle for 3 of them.
+-- The host is busy between steps for 4 of 15 ms, and the GPU is idle for 3 of them.
 -- expect: WAIT-HEAVY critical
 -- action: mark_phases
 -- evidence: wait_share 0.20

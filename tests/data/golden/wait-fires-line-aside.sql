@@ -1,4 +1,4 @@
--- A line waits in every step, but the host itself is at work for 14 of 15 ms: without the wait hardly
+-- A line waits in every step, but the host itself works for 14 of 15 ms: without the wait hardly
 -- anything would be gained, so the line is not named.
 -- expect: WAIT-HEAVY critical
 -- action: mark_phases

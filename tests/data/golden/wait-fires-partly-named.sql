@@ -1,4 +1,4 @@
--- A checkpoint takes 2 of 5 ms: what is named is not counted as outside of every known phase.
+-- A checkpoint takes 2 of 5 ms: named time is not counted as outside of all known phases.
 -- expect: WAIT-HEAVY critical
 -- action: mark_phases
 -- text: 3.00 ms

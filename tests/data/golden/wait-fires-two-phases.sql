@@ -1,4 +1,4 @@
--- Two named phases and little else: the larger is named, though it is less than half.
+-- Two named phases and little else: the larger is named, although it is less than half.
 -- expect: WAIT-HEAVY critical
 -- action: reduce_phase phase=metrics
 -- evidence: span_time 2.20

@@ -1,4 +1,4 @@
--- Nothing names it: the advice says between which phases it is lost.
+-- Nothing names it: the action says between which phases it is.
 -- gains: up to 51 %
 -- expect: WAIT-HEAVY critical
 -- action: mark_phases

@@ -10,14 +10,14 @@
 
 static char db_path[64];
 
-/* Whether the first line of `text` holds `key`; NULL holds nothing. */
+/* Whether the first line of `text` contains `key`; NULL contains nothing. */
 static int names(const char *text, const char *key)
 {
     const char *at = text ? strstr(text, key) : NULL;
     return at && at < text + strcspn(text, "\n");
 }
 
-/* What was found, in the words of the scripts. */
+/* The findings as the scripts write them. */
 static void list_findings(const struct findings *found, const char *expected, struct str *out)
 {
     for (size_t i = 0; i < found->count; i++) {
@@ -37,7 +37,7 @@ static void list_findings(const struct findings *found, const char *expected, st
     }
 }
 
-/* The values of all comments `-- KEY: value`, one a line. */
+/* The values of all comments `-- KEY: value`, one per line. */
 static void collect(const char *text, const char *key, struct str *out)
 {
     char start[32];
@@ -53,7 +53,7 @@ static void collect(const char *text, const char *key, struct str *out)
     }
 }
 
-/* Each finding rests on rows that can be asked for. */
+/* Each finding has evidence, whose rows can be selected from run.db. */
 static void check_evidence(const struct findings *found, const char *name)
 {
     sqlite3 *db = NULL;
@@ -75,7 +75,7 @@ static void check_evidence(const struct findings *found, const char *name)
     sqlite3_close(db);
 }
 
-/* Whether the one rule fires: it alone, on the findings of those before it in the table. */
+/* Whether a rule adds a finding to those of the rules before it in the table. */
 static int rule_fires(const struct facts *facts, const struct rule *wanted)
 {
     struct findings found = {0};
@@ -90,7 +90,7 @@ static int rule_fires(const struct facts *facts, const struct rule *wanted)
     return fires;
 }
 
-/* The value of `-- KEY: value` against what was found; a script without the key says nothing. */
+/* Compares the value of `-- KEY: value` with the finding's; a script without the key allows any. */
 static void check_value(const char *text, const char *key, const char *got, const char *name)
 {
     struct str wanted = {0};
@@ -140,7 +140,7 @@ static void check_action(const char *text, const struct finding *f, const char *
     str_done(&got);
 }
 
-/* Every line `-- KEY: value` of the script holds for one of the findings at least. */
+/* Every line `-- KEY: value` of the script holds for at least one finding. */
 static void check_any(const char *text, const char *key, const struct findings *found,
                       int (*holds)(const struct finding *f, const char *value), const char *name)
 {
@@ -166,7 +166,7 @@ static int has_action(const struct finding *f, const char *value)
     return same;
 }
 
-/* `value` is a code, and what it must be, compared to as many decimals as are written. */
+/* `value` is a code and its value, compared to as many decimals as are written. */
 static int has_evidence(const struct finding *f, const char *value)
 {
     char code[64] = "", wanted[64] = "", got[64];
@@ -217,7 +217,7 @@ static void check_alternative(const char *text, const struct finding *f, const c
     str_done(&wanted);
 }
 
-/* A text that a user reads ends with a full stop, and holds no value that was not known. */
+/* A text that a user reads ends with a full stop and has no unformatted or unknown value. */
 static void check_sentence(const char *text, const char *name)
 {
     static const char *const bad[] = {"nan", "inf ", "inf%", "(null)", "%!", "  ", " . ", " , "};
@@ -295,7 +295,7 @@ static void test_script(void **state)
     check_alternative(text, &found.items[0], name);
     check_evidence(&found, name);
     if (rule_fires(facts, rule) != fires)
-        fail_msg("%s: the rule %s", name, fires ? "is silent" : "fires");
+        fail_msg("%s: the rule %s", name, fires ? "does not fire" : "fires");
     findings_done(&found);
     facts_free(facts);
     str_done(&expected);

@@ -150,7 +150,7 @@ static void test_floor(void **state)
     make_one(100, 100, 0, 900, 0, 0);
     m.ranks[0].cost_ms = 10;
     assert_string_equal(verdict(), "INPUT-BOUND warning");
-    m.ranks[0].cost_ms = 10.5; /* ten times it is more than the 100 ms */
+    m.ranks[0].cost_ms = 10.5; /* ten times that is more than the 100 ms of input */
     assert_string_equal(verdict(), "COMPUTE-BOUND info");
     m.ranks[0].cost_ms = 100;
     assert_string_equal(verdict(), "COMPUTE-BOUND info");
@@ -158,7 +158,7 @@ static void test_floor(void **state)
     assert_string_equal(verdict(), "INSUFFICIENT DATA info");
 }
 
-/* 1 % of 1000 steps hold exactly 5 % of the time: ten of 495 ms among 990 of 95 ms. */
+/* 1 % of 1000 steps take exactly 5 % of the time: ten of 495 ms among 990 of 95 ms. */
 static void test_stall_edge(void **state)
 {
     make_one(1000, 0, 0, 95, 0, 0);
@@ -172,7 +172,7 @@ static void test_stall_edge(void **state)
     assert_string_equal(verdict(), "COMPUTE-BOUND info");
 }
 
-/* A share that the slowest 1 % make is a stall; one that stays without them is a bound. */
+/* A share that only the slowest 1 % cause is a stall; one that remains without them is a bound. */
 static void test_vanishing_share(void **state)
 {
     make_one(1000, 0, 0, 100, 0, 0);
@@ -180,7 +180,7 @@ static void test_vanishing_share(void **state)
         m.phase[0][PHASE_INPUT][i * 97 + 5] = 2000;
     sum_up(0);
     assert_string_equal(verdict(), "INTERMITTENT STALL warning");
-    for (int i = 0; i < 20; i++) /* 2 %: half of them stay */
+    for (int i = 0; i < 20; i++) /* 2 %: half of them remain */
         m.phase[0][PHASE_INPUT][i * 47 + 5] = 2000;
     sum_up(0);
     assert_string_equal(verdict(), "INPUT-BOUND critical");
@@ -234,7 +234,7 @@ static void test_cause_of_straggler(void **state)
     }
 }
 
-/* On a tie the straggler comes before what the typical rank suffers from. */
+/* On a tie the straggler comes before the typical rank's own finding. */
 static void test_straggler_first_on_tie(void **state)
 {
     const double phases[PHASES] = {
@@ -386,9 +386,10 @@ static void test_creep_edges(void **state)
         {63,  1000, 1e6,   "none",     "info"},
         {100, 2000, 1e6,   "warning",  "none"}, /* 5 % */
         {100, 2001, 1e6,   "none",     "info"},
-        {100, 1000, 10000, "critical", "none"}, /* the end is near */
+        {100, 1000, 10000, "critical", "none"}, /* memory will be full soon */
         {100, 1000, 10001, "warning",  "none"},
-        {100, 2001, 10000, "none",     "info"}, /* a rise is not a creep, wherever it ends */
+        {100, 2001, 10000, "none",
+         "info"                              }, /* a rise is no creep, even if memory will be full soon */
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int on_device = 0; on_device < 2; on_device++) {
@@ -399,7 +400,7 @@ static void test_creep_edges(void **state)
         }
 }
 
-/* What comes back from swap in one second. */
+/* Bytes that are swapped in within one second. */
 static void test_swapping_edges(void **state)
 {
     const struct {
@@ -456,7 +457,7 @@ static void test_throttled_edges(void **state)
         m.facts.gpu_samples = gpu;
         m.facts.gpu_sample_count = 100;
         assert_string_equal(severity_of("THROTTLED"), rows[i].severity);
-        /* From 20 % on it is the verdict of the run; below it is told beside it. */
+        /* From 20 % on it is the run's verdict, below it another finding. */
         assert_int_equal(strcmp(verdict(), "THROTTLED critical") == 0, rows[i].throttled >= 20);
     }
 }

@@ -1,4 +1,4 @@
-/* test_what_if.c: the model of a loader against cases whose answer is known by thought. */
+/* test_what_if.c: the model of a loader in cases whose answer can be computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* Every batch takes the same. */
+/* A loader whose batches all take the same time. */
 static struct what_if steady(double make_ms, double rest_ms, int workers)
 {
     struct what_if w = {
@@ -37,10 +37,10 @@ static void test_slowest_station_decides(void **state)
     w = steady(40, 10, 8);
     near(what_if_step_ms(&w), 10, 0.001); /* the rest of the step */
     w.hand_over_ms = 3;
-    near(what_if_step_ms(&w), 13, 0.001); /* which the hand-over lengthens */
+    near(what_if_step_ms(&w), 13, 0.001); /* plus the hand-over */
     w.hand_over_ms = 0;
     w.pin_ms = 12;
-    near(what_if_step_ms(&w), 12, 0.001); /* while the pin thread works beside it */
+    near(what_if_step_ms(&w), 12, 0.001); /* the pin thread works in parallel */
 }
 
 static void test_cores_are_finite(void **state)
@@ -50,11 +50,11 @@ static void test_cores_are_finite(void **state)
     w.rest_cpu_ms = 10;
     w.cores = 2;
     near(what_if_step_ms(&w), 25, 0.01);
-    w.make_cpu_ms = 4; /* the rest of the making waits, which needs no core */
+    w.make_cpu_ms = 4; /* the rest of making a batch waits, which needs no core */
     near(what_if_step_ms(&w), 10, 0.001);
 }
 
-/* Other programs are threads like those of the run: the scheduler serves all of them alike. */
+/* Threads of other programs get the same share of a core as threads of the run. */
 static void test_shared_cores(void **state)
 {
     struct what_if w = steady(20, 10, 0);
@@ -62,7 +62,7 @@ static void test_shared_cores(void **state)
     w.rest_cpu_ms = 10;
     w.cores = 1;
     w.foreign = 1;
-    near(what_if_step_ms(&w), 60, 1e-9); /* every other turn is the other's */
+    near(what_if_step_ms(&w), 60, 1e-9); /* the other thread gets half of the core */
     w.cores = 2;
     near(what_if_step_ms(&w), 30, 1e-9); /* a core for each */
     w = steady(40, 0, 1);
@@ -74,8 +74,8 @@ static void test_shared_cores(void **state)
     near(what_if_step_ms(&w), 40, 0.001);
 }
 
-/* Workers that find no core of their own take theirs from the training, and its step gets longer:
- * 20 of making beside 12 of computing would take 12 with two workers, and 16 on two cores. */
+/* Workers without a free core take one from the training, and its step gets longer: batches of 20
+ * and a step of 12, with two workers, take 12 per step on three cores and 16 on two. */
 static void test_workers_slow_the_step(void **state)
 {
     struct what_if w = steady(20, 12, 2);
@@ -89,7 +89,7 @@ static void test_workers_slow_the_step(void **state)
 }
 
 /* The worker that the training wakes stays on its core: the 12 of the step take 24, in which the
- * other core makes more than is wanted. A step that waits shares nothing. */
+ * other core makes more batches than are needed. A step that waits shares no core. */
 static void test_workers_on_the_core_of_the_step(void **state)
 {
     struct what_if w = steady(20, 12, 2);
@@ -98,22 +98,21 @@ static void test_workers_on_the_core_of_the_step(void **state)
     w.cores = 2;
     w.crowds = 1;
     near(what_if_step_ms(&w), 24, 0.01);
-    w.make_cpu_ms = 6; /* the rest of the making comes first, and waits */
+    w.make_cpu_ms = 6; /* the rest of making a batch comes first, and waits */
     near(what_if_step_ms(&w), 12, 0.001);
     w = steady(4, 12, 2);
     w.make_cpu_ms = 4;
     w.rest_cpu_ms = 12;
     w.cores = 2;
     w.crowds = 1;
-    near(what_if_step_ms(&w), 16, 0.01); /* 8 beside the making, 8 alone */
+    near(what_if_step_ms(&w), 16, 0.01); /* 8 while the batch is made, 8 alone */
     w.rest_cpu_ms = 0;
     near(what_if_step_ms(&w), 12, 0.001);
 }
 
-/* Workloads like those of bench/what_if.py, in round figures, on two cores with two workers. That
- * the core of the training is shared is a doubt that leaves a prediction (cause.h: RANGE_MOST) to
- * all whose step mostly waits or whose making does; not to a step that computes beside makers that
- * compute. */
+/* Workloads like those of bench/what_if.py, in round figures, on two cores with two workers.
+ * Whether the training shares its core is not known. That prevents a prediction (cause.h:
+ * RANGE_MOST) only where both the step and the workers compute. */
 static void test_doubt_of_a_busy_step(void **state)
 {
     static const struct {
@@ -155,8 +154,8 @@ static void test_threads_of_the_step(void **state)
     near(what_if_step_ms(&w), 10, 0.001);
 }
 
-/* Without a spread two workers hide 18 ms behind 10 exactly; with one they do not, and less so the
- * fewer batches are made ahead. */
+/* If all batches take the same time, two workers hide 18 ms behind steps of 10 ms. If the times
+ * vary they do not, and less so with fewer batches ahead. */
 static void test_spread_costs(void **state)
 {
     struct what_if even = steady(18, 10, 2), spread = even;
@@ -170,11 +169,11 @@ static void test_spread_costs(void **state)
     double ahead = what_if_step_ms(&spread);
     assert_true(ahead < 0.97 * with);
     assert_true(ahead >= 10);
-    assert_true(what_if_step_ms(&spread) == ahead); /* a function: the same twice */
+    assert_true(what_if_step_ms(&spread) == ahead); /* the same input gives the same answer */
 }
 
-/* A worker that makes the next batch answers late; one that has nothing to do does not, nor one
- * that has made it meanwhile. */
+/* A worker that makes the next batch answers late; an idle worker does not, nor one that has made
+ * that batch meanwhile. */
 static void test_busy_workers_hand_over_late(void **state)
 {
     struct what_if w = steady(18, 10, 1);
@@ -193,7 +192,7 @@ static void test_busy_workers_hand_over_late(void **state)
     near(what_if_step_ms(&w), 30, 0.001);
 }
 
-/* A number that is none ends in none, not in an endless play. */
+/* NaN gives NaN; the simulation does not run forever. */
 static void test_unknown_times(void **state)
 {
     struct what_if w = steady(10, NAN, 2);
@@ -202,13 +201,13 @@ static void test_unknown_times(void **state)
     assert_true(isnan(what_if_step_ms(&w)));
 }
 
-/* An epoch of 10 batches begins with the making of one: 40 ms once, then 10 a step. */
+/* An epoch of 10 batches begins with the making of one: 40 ms once, then 10 per step. */
 static void test_epochs_begin_empty(void **state)
 {
     struct what_if w = steady(40, 10, 8);
     w.epoch_batches = 10;
     near(what_if_step_ms(&w), (40 + 10 * 10) / 10.0, 0.02);
-    w.epoch_batches = 1000000; /* longer than what is played: no start inside */
+    w.epoch_batches = 1000000; /* longer than the simulation: no start inside */
     near(what_if_step_ms(&w), 10, 0.001);
 }
 
@@ -232,7 +231,7 @@ static void test_fewest_workers_that_do(void **state)
     assert_int_equal(what_if_workers(&w, 16, 0), 2); /* 35 ms by the cores, 29 by two workers */
 }
 
-/* A device at work for 28 ms takes what two workers make; those after them would find it busy. */
+/* For a device that works 28 ms per step two workers are enough. */
 static void test_no_more_workers_than_the_device_takes(void **state)
 {
     struct what_if w = steady(54, 12, 2);

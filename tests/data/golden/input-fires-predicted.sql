@@ -1,4 +1,4 @@
--- Making batches computes, and nobody else does, the rest of a step waits: the gain follows from the
+-- Only making batches computes, and the rest of a step waits: the gain follows from the
 -- cores.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- predicts: num_workers=4,persistent_workers=True

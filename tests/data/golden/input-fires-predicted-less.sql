@@ -1,4 +1,4 @@
--- The same on cores that other programs keep busy: what they will leave to workers is not known.
+-- The same on cores that other programs keep busy: how much they will leave to workers is not known.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- expect: HIGH CPU info
 -- action: set_loader num_workers=4,persistent_workers=True
