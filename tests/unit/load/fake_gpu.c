@@ -1,5 +1,5 @@
-/* fake_gpu.c: a CUDA driver for the tests of device/: its memory is the CPU's, and its one stream
- * does nothing until somebody waits for it, so that whatever relies on luck comes out wrong.
+/* fake_gpu.c: a CUDA driver for the tests of device/. Its memory is the CPU's, and its one stream
+ * does nothing until a thread waits for it, so that a missing wait gives wrong data.
  *
  *     queue   copy | gather | wait | record | ...     done in order; a wait for what a consumer has
  *                                                     enqueued stops it until consumers_done
@@ -25,7 +25,7 @@ struct op {
     uint64_t to, from, idx, bytes;
     uint32_t units, total;
     struct event *event;
-    uint64_t print; /* of what is to be copied */
+    uint64_t print; /* of the memory to be copied */
 };
 
 static struct op queue[1 << 16];
@@ -71,7 +71,7 @@ static void do_gather(const struct op *op)
                op->bytes);
 }
 
-/* Lock held. Until the event is done, or the queue cannot go on. */
+/* Lock held. Until the event is done, or the queue must wait. */
 static void run_until(const struct event *event)
 {
     while (first < last && !(event && is_done(event))) {
@@ -178,7 +178,7 @@ F(cuStreamWaitEvent)(void *stream, void *event, unsigned flags)
     if (stream == streams)
         put((struct op){.kind = WAIT, .event = event});
     else
-        fake_gpu_run(); /* of the consumer: it looks at the batch next */
+        fake_gpu_run(); /* called by the consumer, which reads the batch next */
     return 0;
 }
 F(cuStreamIsCapturing)(void *stream, int *capturing)
@@ -219,7 +219,7 @@ F(cuEventSynchronize)(void *event)
 {
     pthread_mutex_lock(&lock);
     run_until(event);
-    while (!is_done(event)) { /* a consumer is in the way: it comes to an end by itself */
+    while (!is_done(event)) { /* a consumer is in the way: it ends by itself */
         fake_gpu.consumers_done = 1;
         run_until(event);
     }

@@ -1,4 +1,4 @@
-/* fake_gpu.h: what a test may ask of the driver in fake_gpu.c and do to it. */
+/* fake_gpu.h: how tests control and observe the driver in fake_gpu.c. */
 #ifndef LEAT_TESTS_FAKE_GPU_H
 #define LEAT_TESTS_FAKE_GPU_H
 
@@ -6,11 +6,11 @@
 
 struct fake_gpu {
     atomic_int capturing;      /* streams capture a graph */
-    atomic_int consumers_done; /* what consumers had enqueued is finished, now and from now on */
+    atomic_int consumers_done; /* the work of consumers is finished, now and from now on */
     /* Counted. */
     atomic_int calls, context_records, gathers, host_locks, allocations;
-    atomic_int broken_captures; /* recorded over the context during a capture */
-    atomic_int torn_copies;     /* what was to be copied was written to before it was */
+    atomic_int broken_captures; /* recordings over the context during a capture */
+    atomic_int torn_copies;     /* copies whose memory was written to before they were done */
 };
 
 /* Does what was enqueued, as far as it need not wait for consumers. */

@@ -1,5 +1,5 @@
-/* samples.h: sources with a known truth for the tests of src/load: sample i holds the number i, so
- * that a batch can be checked by itself; and one whose samples can be bad or slow on purpose. */
+/* samples.h: sources with known values for the tests of src/load: sample i holds the number i, so a
+ * batch can be checked by itself; and one whose samples can be bad or slow. */
 #ifndef LEAT_TESTS_SAMPLES_H
 #define LEAT_TESTS_SAMPLES_H
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One for all: every call of a test writes its sentence here. */
+/* The message of the last failed call. */
 static struct leat_err err;
 
 #define must(call)                                                                                 \
@@ -72,12 +72,12 @@ static inline void check_rows(const struct leat_batch *batch, int *seen)
     }
 }
 
-/* A source of one int64 field "number" whose sample i is bad where bad(i), and takes slow_us. */
+/* A source of one int64 field "number" whose sample i is bad if bad(i), and takes slow_us. */
 struct faulty_source {
     struct leat_source base;
     int (*bad)(int64_t index);
     atomic_int slow_us; /* a test changes it while threads read */
-    int condemn;        /* read() itself fails where a sample is bad */
+    int fails_whole;    /* read() itself fails when a sample is bad */
     atomic_int reads;   /* samples so far */
 };
 
@@ -94,7 +94,7 @@ static inline int faulty_read(struct leat_source *source, const struct source_re
             memcpy(request->places[0] + i * sizeof index, &index, sizeof index);
             continue;
         }
-        if (f->condemn)
+        if (f->fails_whole)
             return err_set(why, -LEAT_E_CORRUPT, "file %lld is torn", (long long)index);
         char text[64];
         snprintf(text, sizeof text, "file %lld is torn", (long long)index);
@@ -124,8 +124,8 @@ static inline struct leat_loader *load(struct leat_source *source,
     return loader;
 }
 
-/* For tests that fork while threads are at work: a sanitizer allows the child none, or leaves it
- * the locks of its allocator as another thread had them. */
+/* For tests that fork while threads work: a sanitizer allows the child no threads, or leaves it the
+ * locks of its allocator as another thread had them. */
 static inline void skip_with_sanitizers(void)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -5,7 +5,7 @@
 
 #include "samples.h"
 
-/* Room of one request: what was given out is freed with it. `most` pieces are given, then none. */
+/* Memory of one request, freed with it: `most` pieces, then none. */
 struct arena {
     void *pieces[4096];
     size_t count, most;
@@ -25,7 +25,7 @@ static inline void arena_done(struct arena *arena)
         free(arena->pieces[--arena->count]);
 }
 
-/* What was reported as bad: how often, and the last sentence. */
+/* What was reported as bad: how often, and the last message. */
 struct bad_count {
     struct source_report base;
     size_t count, place;

@@ -11,7 +11,7 @@
 
 static int64_t lengths[MOST];
 
-/* Lengths as texts have them: a logarithm that is normal, of 200 tokens in the middle. */
+/* Lengths as of texts: log-normal, median 200 tokens. */
 static void make_lengths(int64_t count, uint64_t key)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -38,7 +38,8 @@ static void check_batch(const struct buckets_options *o, const int64_t *indices,
                 (o->allow_long && samples == 1));
 }
 
-/* What is left for all ranks of a world, counted in `seen`; returns the steps of the first. */
+/* The remaining batches of all ranks of a world, counted in `seen`; returns the steps of the first
+ * rank. */
 static int64_t take_all(const struct buckets *b, const struct buckets_options *o, int64_t done,
                         int64_t world_size, int *seen)
 {
@@ -152,7 +153,7 @@ static void padding_is_less_than_half(void **state)
         must(buckets_init(&budget, lengths, MOST, &tokens, epoch, &err));
         assert_true(waste(&b, &sorted) * 2 < waste(&plain, &random));
         assert_true(waste(&budget, &tokens) * 2 < waste(&plain, &random));
-        /* And the budget is used: 7/8 of it, taken over all batches but one a window. */
+        /* The budget is used to 7/8, over all batches but one per window. */
         int64_t windows = (MOST + BUCKETS_WINDOW - 1) / BUCKETS_WINDOW, sum = 0;
         for (int64_t i = 0; i < MOST; i++)
             sum += lengths[i];
@@ -164,8 +165,8 @@ static void padding_is_less_than_half(void **state)
     }
 }
 
-/* A state after any number of steps of any world is taken up by any other. */
-static void a_state_is_taken_up_by_any_ranks(void **state)
+/* Any number of ranks continues from a state after any number of steps of any other. */
+static void any_ranks_continue_from_a_state(void **state)
 {
     static int seen[600], before[600];
     make_lengths(600, 3);
@@ -200,7 +201,7 @@ static void a_state_is_taken_up_by_any_ranks(void **state)
     }
 }
 
-/* The sequence of an epoch, one behind the other. */
+/* The samples of an epoch, one after the other. */
 static void sequence_of(const struct buckets_options *o, int64_t count, uint64_t epoch,
                         int64_t *ret_indices)
 {
@@ -229,7 +230,7 @@ static void seed_and_epoch_decide_alone(void **state)
     another.seed = 2;
     sequence_of(&another, 1000, 2, other);
     assert_memory_not_equal(one, other, sizeof one);
-    /* Without shuffle: the data's own order, sorted window by window, and stable. */
+    /* Without shuffle: the data's order, sorted window by window, and stable. */
     struct buckets_options plain = {.batch_size = 4, .window = 8};
     for (int i = 0; i < 20; i++)
         lengths[i] = i / 2 % 2;
@@ -239,8 +240,8 @@ static void seed_and_epoch_decide_alone(void **state)
     assert_memory_equal(one, expected, sizeof expected);
 }
 
-/* In one window of samples that all differ in length each epoch has the same batches: only their
- * sequence can tell epochs and seeds apart. */
+/* With one window of samples of distinct lengths each epoch has the same batches: only their
+ * sequence tells epochs and seeds apart. */
 static void the_sequence_is_of_the_epoch(void **state)
 {
     static int64_t one[1000], other[1000];
@@ -257,7 +258,7 @@ static void the_sequence_is_of_the_epoch(void **state)
     assert_memory_not_equal(one, other, sizeof one);
 }
 
-/* Batches of long samples come anywhere in the epoch, and equal ones are not kept together. */
+/* Batches of long samples come anywhere in the epoch, and similar ones are not neighbours. */
 static void the_sequence_is_shuffled(void **state)
 {
     static int64_t one[4096];
@@ -274,7 +275,7 @@ static void the_sequence_is_shuffled(void **state)
     assert_in_range(neighbours, 0, 16);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void impossible_options_are_refused(void **state)
 {
     struct buckets b;
     make_lengths(100, 5);
@@ -321,11 +322,11 @@ int main(void)
         cmocka_unit_test(every_sample_once_for_any_ranks),
         cmocka_unit_test(without_the_tail_all_ranks_have_full_batches),
         cmocka_unit_test(padding_is_less_than_half),
-        cmocka_unit_test(a_state_is_taken_up_by_any_ranks),
+        cmocka_unit_test(any_ranks_continue_from_a_state),
         cmocka_unit_test(seed_and_epoch_decide_alone),
         cmocka_unit_test(the_sequence_is_of_the_epoch),
         cmocka_unit_test(the_sequence_is_shuffled),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(impossible_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

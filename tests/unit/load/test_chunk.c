@@ -12,7 +12,7 @@
 static uint8_t out[2000];
 static const char *why;
 
-/* In buffers that are no larger than they must be, so that a sanitizer sees what reaches beyond. */
+/* In buffers of the minimal size, so that a sanitizer sees accesses outside. */
 static int unfilter(const struct chunk_pipeline *p, uint32_t mask, const void *bytes, size_t count,
                     uint64_t chunk_bytes)
 {
@@ -62,7 +62,7 @@ static void test_lzf_with_bounds(void **state)
     assert_int_equal(unfilter(&lzf, 0, nothing, 0, 4), -LEAT_E_CORRUPT);
 }
 
-/* Items of 1 to 9 bytes and what is left over, forth and back. */
+/* Items of 1 to 9 bytes and a rest, shuffled and back. */
 static void test_shuffle(void **state)
 {
     uint8_t plain[1003], shuffled[1003];
@@ -77,12 +77,12 @@ static void test_shuffle(void **state)
                 shuffled[b * items + i] = plain[i * size + b];
         assert_int_equal(unfilter(&p, 0, shuffled, sizeof plain, sizeof plain), 0);
         assert_memory_equal(out, plain, sizeof plain);
-        assert_int_equal(unfilter(&p, 1, plain, sizeof plain, sizeof plain), 0); /* left out */
+        assert_int_equal(unfilter(&p, 1, plain, sizeof plain, sizeof plain), 0); /* not applied */
         assert_memory_equal(out, plain, sizeof plain);
     }
 }
 
-/* A sum made by the definition, of words with the first byte as the upper one. */
+/* The checksum by its definition, over big-endian words. */
 static void test_fletcher32(void **state)
 {
     struct chunk_pipeline p = {1, {{LEAT_HDF5_FLETCHER32, 0}}};
@@ -128,7 +128,7 @@ struct shared {
     struct chunk_cache *cache;
     atomic_int filling[CHUNKS]; /* threads that unpack it right now */
     atomic_int filled[CHUNKS];
-    atomic_int at_once; /* found when a chunk was unpacked twice at the same time */
+    atomic_int at_once; /* a chunk was unpacked by two threads at the same time */
     atomic_int wrong;
 };
 
@@ -136,7 +136,7 @@ static void use_chunk(struct shared *s, uint64_t number, int wait)
 {
     struct cached_chunk *chunk;
     int result = chunk_cache_take(s->cache, 0, number, ROOM, wait, &chunk);
-    if (result == CHUNK_BUSY) { /* never to one who would wait */
+    if (result == CHUNK_BUSY) { /* not returned to a caller that waits */
         if (wait)
             atomic_store(&s->wrong, 1);
         return;
@@ -195,8 +195,8 @@ static void test_budget(void **state)
     chunk_cache_free(s.cache);
 }
 
-/* The one that was not used for longest goes first. */
-static void test_the_oldest_goes(void **state)
+/* The chunk that was not used for longest is dropped. */
+static void test_oldest_is_dropped(void **state)
 {
     struct shared s = {.cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM)};
     static const uint64_t order[] = {0, 1, 2, 0, 3, 0, 2, 1};
@@ -208,8 +208,8 @@ static void test_the_oldest_goes(void **state)
     chunk_cache_free(s.cache);
 }
 
-/* Epochs over 10 chunks, in windows of 2 that are used some times, with space for 6: some 4 stay
- * from epoch to epoch. By age alone not one would. */
+/* Epochs over 10 chunks, in windows of 2 that are used several times, with space for 6: about 4
+ * stay from epoch to epoch. By age alone none would. */
 static void test_a_part_stays_over_epochs(void **state)
 {
     struct shared s = {.cache = chunk_cache_new(6 * ROOM, 2 * ROOM, ROOM)};
@@ -226,8 +226,8 @@ static void test_a_part_stays_over_epochs(void **state)
     chunk_cache_free(s.cache);
 }
 
-/* Of some chunks the first that nobody has: not one that is there, nor one in the making. */
-static void test_absent_ones(void **state)
+/* The first of some chunks that is neither in the cache nor being unpacked. */
+static void test_take_absent(void **state)
 {
     struct shared s = {.cache = chunk_cache_new(9 * ROOM, 9 * ROOM, ROOM)};
     struct cached_chunk *making, *absent, *none = NULL;
@@ -244,13 +244,13 @@ static void test_absent_ones(void **state)
     chunk_cache_filled(s.cache, absent, 1);
     chunk_cache_release(s.cache, absent);
     use_chunk(&s, 6, 0);
-    assert_int_equal(s.filled[6], 0); /* it was there */
+    assert_int_equal(s.filled[6], 0); /* it was in the cache */
     assert_int_equal(s.wrong, 0);
     chunk_cache_filled(s.cache, making, 0);
     chunk_cache_free(s.cache);
 }
 
-/* A chunk that could not be unpacked is nobody's: the next one tries again. */
+/* A chunk that could not be unpacked is dropped: the next thread tries again. */
 static void test_failure_is_not_kept(void **state)
 {
     struct chunk_cache *cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM);
@@ -263,7 +263,7 @@ static void test_failure_is_not_kept(void **state)
     chunk_cache_free(cache);
 }
 
-/* A child that was forked while others unpacked, pinned and took a scratch has all of it again. */
+/* A child forked while threads had unpacked, pinned and taken a scratch can do all of it again. */
 static void test_fork(void **state)
 {
     struct chunk_cache *cache = chunk_cache_new(3 * ROOM, 3 * ROOM, ROOM);
@@ -304,9 +304,9 @@ int main(void)
         cmocka_unit_test(test_impossible_sizes),
         cmocka_unit_test(test_each_chunk_once),
         cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_the_oldest_goes),
+        cmocka_unit_test(test_oldest_is_dropped),
         cmocka_unit_test(test_a_part_stays_over_epochs),
-        cmocka_unit_test(test_absent_ones),
+        cmocka_unit_test(test_take_absent),
         cmocka_unit_test(test_failure_is_not_kept),
         cmocka_unit_test(test_fork),
     };

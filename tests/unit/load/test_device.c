@@ -1,6 +1,6 @@
-/* test_device.c: batches on a device, with a driver that does everything as late as it may
- * (fake_gpu.c): values, kept and dropped batches, captures, fork, data that lives there. On a real
- * GPU the same is tested by tests/gpu/. */
+/* test_device.c: batches on a device, with a driver that does everything as late as possible
+ * (fake_gpu.c): values, kept and dropped batches, captures, fork, resident data. tests/gpu/ tests
+ * the same on a real GPU. */
 #include "samples.h"
 
 #include "fake_gpu.h"
@@ -42,7 +42,7 @@ static struct leat_loader *loader_there(struct leat_source *source, int resident
                                                      .resident = resident});
 }
 
-static void an_epoch_arrives(void **state)
+static void an_epoch_is_delivered(void **state)
 {
     struct leat_source *source = numbered(N);
     for (int resident = 0; resident < 2; resident++)
@@ -67,7 +67,7 @@ static void an_epoch_arrives(void **state)
     leat_source_unref(source);
 }
 
-/* The copies are held up by a consumer; what it still reads must not change. */
+/* A consumer holds up the copies; what it still reads must not change. */
 static void a_batch_in_use_is_not_written(void **state)
 {
     struct leat_source *source = numbered(N);
@@ -79,7 +79,7 @@ static void a_batch_in_use_is_not_written(void **state)
     const int64_t *memory = dropped->device_data[1];
     memcpy(there, memory, sizeof there);
     gpu->consumers_done = 0;
-    leat_batch_unref(dropped); /* while the GPU is at it */
+    leat_batch_unref(dropped); /* while the GPU uses it */
     struct leat_batch *later[3];
     for (int i = 0; i < 3; i++)
         later[i] = next(l);
@@ -100,8 +100,8 @@ static void a_batch_in_use_is_not_written(void **state)
     leat_source_unref(source);
 }
 
-/* A consumer that enqueues and lets go, far ahead of the GPU: copies are still to be made. */
-static void memory_is_filled_again_when_it_was_copied(void **state)
+/* A consumer that enqueues and releases far ahead of the GPU: copies are still pending. */
+static void slots_are_refilled_after_their_copy(void **state)
 {
     struct leat_source *source = numbered(N);
     struct leat_loader *l = loader_there(source, 0, 2);
@@ -115,7 +115,7 @@ static void memory_is_filled_again_when_it_was_copied(void **state)
     leat_source_unref(source);
 }
 
-/* Slots that were needed once, for batches that the consumer kept, are not filled in turn. */
+/* Slots that were needed once, for batches that the consumer kept, are not used in turn. */
 static void as_few_slots_as_are_needed(void **state)
 {
     enum { KEPT = 6, AHEAD = 2 };
@@ -145,7 +145,7 @@ static void as_few_slots_as_are_needed(void **state)
     leat_source_unref(source);
 }
 
-static void a_capture_is_left_alone(void **state)
+static void captures_are_not_broken(void **state)
 {
     struct leat_source *source = numbered(N);
     struct leat_loader *l = loader_there(source, 0, 2);
@@ -170,7 +170,7 @@ static void a_capture_is_left_alone(void **state)
     leat_source_unref(source);
 }
 
-static void a_child_touches_nothing(void **state)
+static void a_child_calls_no_cuda(void **state)
 {
     skip_with_sanitizers();
     struct leat_source *source = numbered(N);
@@ -197,7 +197,7 @@ static void a_child_touches_nothing(void **state)
     leat_source_unref(source);
 }
 
-static void what_does_not_fit_is_said(void **state)
+static void too_little_device_memory_is_refused(void **state)
 {
     struct leat_source *source = numbered(N);
     struct leat_loader *l;
@@ -214,7 +214,7 @@ int main(void)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/tests/unit/load/fake_gpu.so", getenv("LEAT_BUILD"));
-    /* Its soname is libcuda.so.1: whoever opens that name from now on gets it. */
+    /* Its soname is libcuda.so.1: dlopen() of that name now finds it. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         fprintf(stderr, "%s\n", dlerror());
@@ -223,13 +223,13 @@ int main(void)
     gpu = dlsym(handle, "fake_gpu");
     run = (void (*)(void))dlsym(handle, "fake_gpu_run");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_arrives),
+        cmocka_unit_test(an_epoch_is_delivered),
         cmocka_unit_test(a_batch_in_use_is_not_written),
-        cmocka_unit_test(memory_is_filled_again_when_it_was_copied),
+        cmocka_unit_test(slots_are_refilled_after_their_copy),
         cmocka_unit_test(as_few_slots_as_are_needed),
-        cmocka_unit_test(a_capture_is_left_alone),
-        cmocka_unit_test(a_child_touches_nothing),
-        cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(captures_are_not_broken),
+        cmocka_unit_test(a_child_calls_no_cuda),
+        cmocka_unit_test(too_little_device_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

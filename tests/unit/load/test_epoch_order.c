@@ -1,5 +1,5 @@
 /* test_epoch_order.c: every order visits every sample once; ranks share them without overlap; any
- * cut of the sequence can be made by itself; and what is left after a step is a range. */
+ * part of the sequence can be computed alone; what remains after a step is a range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void seeds_and_epochs_differ(void **state)
         }
 }
 
-/* A window never reaches beyond itself; a group of QUASI reads from `mix` blocks alone. */
+/* A window stays within itself; a group of QUASI reads from `mix` blocks only. */
 static void locality_is_kept(void **state)
 {
     enum { N = 6400 };

@@ -1,4 +1,4 @@
-/* test_files.c: one file a sample: each way a file is read, and what is said of bad ones. */
+/* test_files.c: one file per sample: each way a file is read, and the errors for bad ones. */
 #include "samples.h"
 
 #include "base/mem.h"
@@ -132,7 +132,7 @@ static void test_array(void **state)
     leat_source_unref(source);
 }
 
-/* A .npy as the first one was, and others of the same type and shape laid out otherwise. */
+/* A .npy like the first one, and others of the same type and shape with another layout. */
 static void test_npy(void **state)
 {
     static const char *const names[FILES] = {"npy/i4.npy", "npy/i4.npy", "npy/version_2.npy",

@@ -109,7 +109,8 @@ static void test_small(void **state)
         assert_int_equal(lengths[i], 3 * i);
     leat_source_unref(source);
 
-    source = open_source(file("small"), (struct leat_lmdb){0}); /* with all that is no sample */
+    source =
+        open_source(file("small"), (struct leat_lmdb){0}); /* with all keys that are not samples */
     assert_int_equal(leat_source_count(source), 9);
     leat_source_unref(source);
 }
@@ -187,7 +188,7 @@ static void test_refused(void **state)
     assert_said("is not a .npy file");
 }
 
-/* A value that is not what its field is: a bad sample with path, key and reason. */
+/* A value that does not fit its field: a bad sample with path, key and reason. */
 static void test_bad_value(void **state)
 {
     struct leat_codec array = {

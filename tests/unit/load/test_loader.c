@@ -1,4 +1,4 @@
-/* test_loader.c: a loader in use: epochs, threads, kept batches, budgets, ends of all kinds. */
+/* test_loader.c: a loader in use: epochs, threads, kept batches, budgets, ways to end. */
 #include "samples.h"
 
 #include <dirent.h>
@@ -40,7 +40,7 @@ static void an_epoch_is_the_data(void **state)
     leat_source_unref(source);
 }
 
-/* A number that all batches of an epoch, in their order, come to. */
+/* A hash of all batches of an epoch, in their order. */
 static uint64_t fingerprint(struct leat_loader *l, uint64_t epoch)
 {
     uint64_t print = 0;
@@ -137,7 +137,7 @@ static void the_budget_holds(void **state)
     assert_int_equal(stats.full, 1);
     assert_true(stats.memory_bytes <= options.memory_bytes);
     int64_t first = kept[3]->indices[0];
-    leat_batch_unref(kept[0]); /* one place: the next one comes, in order, none lost */
+    leat_batch_unref(kept[0]); /* one slot: the next batch comes, in order, none lost */
     assert_non_null(kept[0] = next(l));
     assert_int_equal(kept[0]->number, 5);
     assert_int_equal(kept[3]->indices[0], first);
@@ -150,8 +150,8 @@ static void the_budget_holds(void **state)
     leat_source_unref(source);
 }
 
-/* Slots a keeping consumer made necessary are given back when they return. */
-static void spare_slots_are_given_back(void **state)
+/* Slots made for a consumer that keeps batches are freed when they are released. */
+static void surplus_slots_are_freed(void **state)
 {
     struct leat_source *source = numbered(1000);
     struct leat_batch *kept[50];
@@ -172,7 +172,7 @@ static void spare_slots_are_given_back(void **state)
     leat_source_unref(source);
 }
 
-static void *let_go_later(void *batch)
+static void *release_later(void *batch)
 {
     usleep(30000);
     leat_batch_unref(batch);
@@ -189,7 +189,7 @@ static void a_full_loader_may_wait(void **state)
     struct leat_batch *a = next(l), *b = next(l), *c;
     assert_int_equal(leat_loader_next(l, 20, &c, &err), -ETIMEDOUT);
     pthread_t thread;
-    pthread_create(&thread, NULL, let_go_later, a);
+    pthread_create(&thread, NULL, release_later, a);
     c = next(l);
     assert_int_equal(c->number, 2);
     pthread_join(thread, NULL);
@@ -199,7 +199,7 @@ static void a_full_loader_may_wait(void **state)
     leat_source_unref(source);
 }
 
-/* Many threads hold and drop what one consumer hands them. */
+/* Many threads hold and release what one consumer gives them. */
 struct mailbox {
     pthread_mutex_t lock;
     struct leat_batch *batches[8];
@@ -310,7 +310,8 @@ static void a_time_limit_is_kept(void **state)
 
 /* ---- one slow sample --------------------------------------------------------------------------
  *
- * Sample i is the number i. One of them is not read before the gate opens. */
+ * Sample i is the number i. One of them is not read before the gate opens.
+ */
 enum { GATED = 12, SHUT_OUT = 1 };
 
 struct gated_source {
@@ -341,9 +342,9 @@ static int gated_count(struct gated_source *g)
     return count;
 }
 
-/* Threads take samples, not batches: the others of the slow one's batch are read, and the batches
- * behind it, by the thread that is left. */
-static void a_slow_sample_holds_nobody_back(void **state)
+/* Threads take samples, not batches: the other thread reads the rest of the slow sample's batch and
+ * the batches after it. */
+static void a_slow_sample_does_not_delay_others(void **state)
 {
     static const struct source_ops ops = {.read = gated_read, .done = faulty_done};
     struct gated_source *g = (struct gated_source *)source_new(sizeof *g, &ops);
@@ -374,8 +375,7 @@ static void a_slow_sample_holds_nobody_back(void **state)
     leat_source_unref(&g->base);
 }
 
-/* Whoever takes his time over a batch, with the one before it still in hand, finds the memory that
- * it was at the first. */
+/* A slow consumer that still holds the batch before gets the same memory again and again. */
 static void a_slow_consumer_costs_no_memory(void **state)
 {
     enum { AHEAD = 3, BATCHES = 200 };
@@ -391,7 +391,7 @@ static void a_slow_consumer_costs_no_memory(void **state)
         struct leat_loader_stats s;
         leat_batch_unref(held);
         held = batch;
-        usleep(500); /* the threads are done with all that lies ahead */
+        usleep(500); /* the threads have finished all batches ahead */
         leat_loader_stats(l, &s);
         assert_in_range(s.slots, 1, AHEAD + 2);
         assert_int_equal(s.slots_held, 1);
@@ -417,7 +417,7 @@ static int count_entries(const char *path)
     return count;
 }
 
-static void a_thousand_loaders_leave_nothing(void **state)
+static void a_thousand_loaders_leak_nothing(void **state)
 {
     int fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
     struct leat_source *source = numbered(500);
@@ -425,7 +425,7 @@ static void a_thousand_loaders_leave_nothing(void **state)
         struct leat_loader *l =
             load(source, (struct leat_loader_options){
                              .batch_size = 7, .order = LEAT_ORDER_FULL, .threads = 1 + i % 3});
-        if (i % 5) /* some are dropped without a start, others with batches made and in the make */
+        if (i % 5) /* some are closed without a start, others with batches made and in progress */
             must(leat_loader_start(l, (uint64_t)i, &err));
         for (int k = 0; k < i % 4 && i % 5; k++)
             leat_batch_unref(next(l));
@@ -436,7 +436,7 @@ static void a_thousand_loaders_leave_nothing(void **state)
     assert_int_equal(count_entries("/proc/self/task"), threads);
 }
 
-static void starting_over_forgets(void **state)
+static void start_discards_earlier_batches(void **state)
 {
     struct leat_source *source = numbered(1000);
     struct leat_loader *l = load(
@@ -453,8 +453,8 @@ static void starting_over_forgets(void **state)
     leat_source_unref(source);
 }
 
-/* What a child may do: go on, drop, or nothing at all. Its exit status says whether it was right.
- */
+/* What a child may do: continue, drop the loader, or nothing. Its exit status says whether it was
+ * right. */
 static int child_goes_on(struct leat_loader *l, struct leat_batch *held, int first)
 {
     struct leat_batch *batch;
@@ -486,7 +486,7 @@ static int child_leaves(struct leat_loader *l, struct leat_batch *held, int firs
     return 0;
 }
 
-static void children_go_on_or_drop(void **state)
+static void children_continue_or_exit(void **state)
 {
     static int (*const children[])(struct leat_loader *, struct leat_batch *,
                                    int) = {child_goes_on, child_drops, child_leaves};
@@ -506,7 +506,7 @@ static void children_go_on_or_drop(void **state)
             held = next(l);
             check_rows(held, seen);
         }
-        pid_t pid = fork(); /* the threads are in the middle of whatever they do */
+        pid_t pid = fork(); /* the threads are at work */
         if (pid == 0)
             _exit(children[round % 3](l, held, first));
         int status;
@@ -565,7 +565,7 @@ static void batches_by_given_indices(void **state)
     leat_source_unref(source);
 }
 
-static void threads_come_and_go(void **state)
+static void the_thread_count_can_change(void **state)
 {
     struct leat_source *source = numbered(20000);
     struct leat_loader *l = load(
@@ -633,7 +633,7 @@ static void wrong_options_are_refused(void **state)
     leat_source_unref(source);
 }
 
-static void the_figures_add_up(void **state)
+static void the_statistics_add_up(void **state)
 {
     struct leat_source *source = numbered(1000);
     struct leat_loader *l =
@@ -663,21 +663,21 @@ int main(void)
         cmocka_unit_test(threads_do_not_change_the_order),
         cmocka_unit_test(kept_batches_never_change),
         cmocka_unit_test(the_budget_holds),
-        cmocka_unit_test(spare_slots_are_given_back),
+        cmocka_unit_test(surplus_slots_are_freed),
         cmocka_unit_test(a_full_loader_may_wait),
         cmocka_unit_test(batches_are_dropped_by_any_thread),
         cmocka_unit_test(a_waiting_consumer_is_stopped),
         cmocka_unit_test(a_time_limit_is_kept),
-        cmocka_unit_test(a_slow_sample_holds_nobody_back),
+        cmocka_unit_test(a_slow_sample_does_not_delay_others),
         cmocka_unit_test(a_slow_consumer_costs_no_memory),
-        cmocka_unit_test(a_thousand_loaders_leave_nothing),
-        cmocka_unit_test(starting_over_forgets),
-        cmocka_unit_test(children_go_on_or_drop),
+        cmocka_unit_test(a_thousand_loaders_leak_nothing),
+        cmocka_unit_test(start_discards_earlier_batches),
+        cmocka_unit_test(children_continue_or_exit),
         cmocka_unit_test(batches_by_given_indices),
-        cmocka_unit_test(threads_come_and_go),
+        cmocka_unit_test(the_thread_count_can_change),
         cmocka_unit_test(an_empty_source_is_over_at_once),
         cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(the_figures_add_up),
+        cmocka_unit_test(the_statistics_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

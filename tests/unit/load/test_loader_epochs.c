@@ -1,5 +1,5 @@
-/* test_loader_epochs.c: from one epoch to the next: what is made before it is asked for, and what
- * is told, kept and forgotten of it. */
+/* test_loader_epochs.c: from one epoch to the next: what is made early, and what is delivered, kept
+ * and discarded of it. */
 #include "samples.h"
 
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ static struct leat_batch *take_all(struct leat_loader *l, int64_t indices[N])
     return batch;
 }
 
-/* The same by a loader that begins with that epoch, and so has nothing to expect. */
+/* The same by a loader that begins with that epoch. */
 static void the_truth(uint64_t epoch, uint64_t seed, int64_t indices[N])
 {
     struct faulty_source *source = faulty(N, NULL);
@@ -58,7 +58,7 @@ static void must_be(struct leat_loader *l, uint64_t epoch, uint64_t seed)
     assert_memory_equal(got, expected, sizeof got);
 }
 
-/* Whether so many samples are read without anybody asking; ten seconds are for busy machines. */
+/* Whether so many samples are read without a call; ten seconds are for busy machines. */
 static int comes_to(struct faulty_source *source, int reads)
 {
     for (int i = 0; i < 10000 && atomic_load(&source->reads) < reads; i++)
@@ -66,13 +66,13 @@ static int comes_to(struct faulty_source *source, int reads)
     return atomic_load(&source->reads) == reads;
 }
 
-static void nothing_comes(struct faulty_source *source, int reads)
+static void nothing_is_read(struct faulty_source *source, int reads)
 {
     usleep(30000);
     assert_int_equal(source->reads, reads);
 }
 
-/* Two epochs of them, all delivered, the end not told yet. */
+/* Two epochs, all delivered, next() has not returned 0 yet. */
 static struct leat_loader *after_two(struct faulty_source *source,
                                      struct leat_loader_options options)
 {
@@ -80,20 +80,20 @@ static struct leat_loader *after_two(struct faulty_source *source,
     must(leat_loader_start(l, 0, &err));
     must_be(l, 0, 5);
     assert_null(next(l));
-    nothing_comes(source, N); /* one epoch alone lets expect nothing */
+    nothing_is_read(source, N); /* one epoch alone: the next one is unknown */
     must(leat_loader_start(l, 1, &err));
     must_be(l, 1, 5);
     return l;
 }
 
-static void the_next_epoch_is_begun_before_it_is_asked_for(void **state)
+static void the_next_epoch_is_begun_early(void **state)
 {
     struct faulty_source *source = faulty(N, NULL);
     struct leat_loader *l = after_two(source, plainly());
     struct leat_loader_state where;
     struct leat_loader_stats stats;
     assert_true(comes_to(source, 2 * N + AHEAD * BATCH));
-    must(leat_loader_state(l, &where, &err)); /* the loader still stands in the old one */
+    must(leat_loader_state(l, &where, &err)); /* the loader is still in the old epoch */
     assert_int_equal(where.epoch, 1);
     assert_int_equal(where.position, N);
     assert_null(next(l));
@@ -118,7 +118,7 @@ static void the_next_epoch_is_begun_before_it_is_asked_for(void **state)
     leat_source_unref(&source->base);
 }
 
-static void what_was_expected_in_vain_is_forgotten(void **state)
+static void a_wrongly_begun_epoch_is_discarded(void **state)
 {
     struct faulty_source *source = faulty(N, NULL);
     struct leat_loader *l = after_two(source, plainly());
@@ -126,7 +126,7 @@ static void what_was_expected_in_vain_is_forgotten(void **state)
     must(leat_loader_start(l, 7, &err)); /* another epoch */
     must_be(l, 7, 5);
     int reads = source->reads;
-    nothing_comes(source, reads); /* it followed none */
+    nothing_is_read(source, reads); /* it followed none */
     must(leat_loader_start(l, 8, &err));
     must_be(l, 8, 5);
     assert_null(next(l));
@@ -140,7 +140,7 @@ static void what_was_expected_in_vain_is_forgotten(void **state)
     must(leat_loader_resume(l, &where, &err));
     must_be(l, 10, 77);
     where.epoch = 11;
-    where.position = 3 * BATCH; /* in the middle of the one that is expected */
+    where.position = 3 * BATCH; /* in the middle of the epoch that was begun */
     must(leat_loader_resume(l, &where, &err));
     int64_t expected[N];
     the_truth(11, 77, expected);
@@ -155,7 +155,8 @@ static void what_was_expected_in_vain_is_forgotten(void **state)
     leat_source_unref(&source->base);
 }
 
-/* A state that was saved at the end of the last batch goes on there, not in what was next_begun. */
+/* A state that was saved at the end of the last batch continues there, not in the epoch that was
+ * begun. */
 static void a_state_of_the_end_resumes_the_end(void **state)
 {
     struct faulty_source *source = faulty(N, NULL);
@@ -170,8 +171,8 @@ static void a_state_of_the_end_resumes_the_end(void **state)
     leat_source_unref(&source->base);
 }
 
-/* What lies in the caller's memory may be written to between two epochs. */
-static void lent_memory_is_not_read_ahead_of_its_epoch(void **state)
+/* The caller's memory may be written to between two epochs. */
+static void callers_memory_is_not_read_before_its_epoch(void **state)
 {
     int64_t numbers[N];
     struct leat_array array = {
@@ -201,8 +202,8 @@ static int is_third(int64_t index)
     return index % 3 == 0;
 }
 
-/* Bad samples of what was next_begun are told in the epoch they belong to, and skipped ones leave
- * its end as short as ever. */
+/* Bad samples of the epoch that was begun early are listed in that epoch, and skipped ones shorten
+ * that epoch. */
 static void bad_samples_count_in_their_own_epoch(void **state)
 {
     struct faulty_source *source = faulty(N, is_third);
@@ -228,7 +229,7 @@ static void bad_samples_count_in_their_own_epoch(void **state)
     leat_source_unref(&source->base);
 }
 
-static void a_child_goes_on_where_its_parent_foresaw(void **state)
+static void a_child_continues_in_the_epoch_begun_early(void **state)
 {
     skip_with_sanitizers();
     struct faulty_source *source = faulty(N, NULL);
@@ -250,8 +251,8 @@ static void a_child_goes_on_where_its_parent_foresaw(void **state)
     leat_source_unref(&source->base);
 }
 
-/* Ends of all kinds while it is made. */
-static void a_loader_ends_whatever_it_foresees(void **state)
+/* Ways to end while the next epoch is being made. */
+static void loaders_close_while_the_next_epoch_is_begun(void **state)
 {
     struct faulty_source *source = faulty(N, NULL);
     struct leat_batch *batch;
@@ -278,13 +279,13 @@ static void a_loader_ends_whatever_it_foresees(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_next_epoch_is_begun_before_it_is_asked_for),
-        cmocka_unit_test(what_was_expected_in_vain_is_forgotten),
+        cmocka_unit_test(the_next_epoch_is_begun_early),
+        cmocka_unit_test(a_wrongly_begun_epoch_is_discarded),
         cmocka_unit_test(a_state_of_the_end_resumes_the_end),
-        cmocka_unit_test(lent_memory_is_not_read_ahead_of_its_epoch),
+        cmocka_unit_test(callers_memory_is_not_read_before_its_epoch),
         cmocka_unit_test(bad_samples_count_in_their_own_epoch),
-        cmocka_unit_test(a_child_goes_on_where_its_parent_foresaw),
-        cmocka_unit_test(a_loader_ends_whatever_it_foresees),
+        cmocka_unit_test(a_child_continues_in_the_epoch_begun_early),
+        cmocka_unit_test(loaders_close_while_the_next_epoch_is_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_loader_errors.c: bad samples, each of the three ways, listed and never silently stale. */
+/* test_loader_errors.c: bad samples with each on_error: listed, and never old data in their place.
+ */
 #include "samples.h"
 
 enum { N = 1000, BATCH = 32 };
@@ -36,11 +37,12 @@ static void check_batch(const struct leat_batch *batch, int *seen)
 
 static void raise_names_the_sample(void **state)
 {
-    for (int condemn = 0; condemn < 2; condemn++) {
+    for (int fails_whole = 0; fails_whole < 2; fails_whole++) {
         static int seen[N];
         struct faulty_source *f = faulty(N, is_bad);
-        f->condemn = condemn;
-        f->base.sample_ns = condemn ? 1e9 : 1000; /* pieces of one sample: the rest stays good */
+        f->fails_whole = fails_whole;
+        f->base.sample_ns =
+            fails_whole ? 1e9 : 1000; /* pieces of one sample: the rest stays good */
         struct leat_loader *l = load(&f->base, asked(LEAT_ERROR_RAISE, 2));
         struct leat_batch *batch;
         int got, raised = 0, fine = 0;
@@ -70,7 +72,7 @@ static void raise_names_the_sample(void **state)
     }
 }
 
-/* Each good sample once, each bad one listed once, batches whole to the last. */
+/* Each good sample once, each bad one listed once, all batches whole but the last. */
 static void skip_keeps_size_and_repeats_nothing(void **state)
 {
     static int64_t first_run[N];
@@ -109,7 +111,7 @@ static void skip_keeps_size_and_repeats_nothing(void **state)
     }
 }
 
-static void skip_resumes_where_it_stood(void **state)
+static void skip_resumes_at_the_same_place(void **state)
 {
     for (int64_t at = 0; at <= 30; at += 5) {
         static int seen[N];
@@ -170,8 +172,8 @@ static void replace_keeps_size(void **state)
     }
 }
 
-/* The samples that were to take others' places are bad themselves. */
-static void skip_survives_a_bad_end(void **state)
+/* The replacements are bad themselves. */
+static void skip_works_when_the_last_samples_are_bad(void **state)
 {
     for (int drop_last = 0; drop_last < 2; drop_last++) {
         static int seen[N];
@@ -195,7 +197,7 @@ static void skip_survives_a_bad_end(void **state)
     }
 }
 
-static void nothing_good_is_said(void **state)
+static void a_source_of_bad_samples_is_an_empty_epoch(void **state)
 {
     struct faulty_source *f = faulty(N, always_bad);
     struct leat_batch *batch;
@@ -213,7 +215,7 @@ static void nothing_good_is_said(void **state)
     leat_source_unref(&f->base);
 }
 
-/* With given indices there is no end to take from: the batch gets shorter, and in order. */
+/* With given indices no sample can be taken from the end: the batch gets shorter, in order. */
 static void given_batches_get_shorter(void **state)
 {
     struct faulty_source *f = faulty(N, is_bad);
@@ -244,10 +246,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raise_names_the_sample),
         cmocka_unit_test(skip_keeps_size_and_repeats_nothing),
-        cmocka_unit_test(skip_resumes_where_it_stood),
+        cmocka_unit_test(skip_resumes_at_the_same_place),
         cmocka_unit_test(replace_keeps_size),
-        cmocka_unit_test(skip_survives_a_bad_end),
-        cmocka_unit_test(nothing_good_is_said),
+        cmocka_unit_test(skip_works_when_the_last_samples_are_bad),
+        cmocka_unit_test(a_source_of_bad_samples_is_an_empty_epoch),
         cmocka_unit_test(given_batches_get_shorter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

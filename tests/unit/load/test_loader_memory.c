@@ -1,5 +1,5 @@
-/* test_loader_memory.c: the n-th allocation fails, for every n: an error or the right data, nothing
- * leaked (ASan says), nothing hung; and memory that stays where it is over many epochs. */
+/* test_loader_memory.c: the n-th allocation fails, for every n: an error or the right data, no leak
+ * (by ASan), no hang; and memory that does not grow over many epochs. */
 #include "samples.h"
 
 #include "base/mem.h"
@@ -11,7 +11,7 @@ static int is_bad(int64_t index)
     return index % 30 == 11;
 }
 
-/* Everything a program does with a loader. 0 when all went well, else the code. */
+/* All that a program does with a loader. 0, or the code of the failure. */
 static int whole_life(enum leat_on_error on_error, enum leat_order order)
 {
     struct leat_loader_options options = {
@@ -67,8 +67,8 @@ static void any_allocation_may_fail(void **state)
     }
 }
 
-/* A bad sample that could not be noted must not pass for a good one. */
-static void a_bad_sample_is_never_overlooked(void **state)
+/* A bad sample that could not be listed must not be delivered. */
+static void bad_samples_are_always_listed(void **state)
 {
     for (unsigned long n = 1; n < 60; n++) {
         struct faulty_source *f = faulty(N, is_bad);
@@ -130,7 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_allocation_may_fail),
-        cmocka_unit_test(a_bad_sample_is_never_overlooked),
+        cmocka_unit_test(bad_samples_are_always_listed),
         cmocka_unit_test(later_epochs_allocate_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

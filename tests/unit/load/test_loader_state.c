@@ -1,5 +1,5 @@
-/* test_loader_state.c: saved after any batch, resumed with any number of threads and ranks, an
- * epoch goes on exactly once over what is left. */
+/* test_loader_state.c: an epoch saved after any batch and resumed with any number of threads and
+ * ranks delivers the rest exactly once. */
 #include "samples.h"
 
 enum { N = 1009, BATCH = 16 };
@@ -17,7 +17,7 @@ static struct leat_loader_options asked(int order, int threads, int rank, int wo
                                         .window = 50};
 }
 
-/* What all ranks of a world deliver until each has given `batches`, and rank 0's state then. */
+/* What all ranks of a world deliver in `batches` batches each, and rank 0's state then. */
 static struct leat_loader_state deliver(struct leat_source *source, int order, int world,
                                         int threads, int64_t batches, int *seen)
 {
@@ -44,7 +44,7 @@ static void finish(struct leat_source *source, const struct leat_loader_state *s
                    int threads, int64_t batch_size, int *seen)
 {
     for (int rank = 0; rank < world; rank++) {
-        /* Another order and seed: the state's hold. */
+        /* Another order and seed: those of the state are used. */
         struct leat_loader_options options =
             asked(LEAT_ORDER_SEQUENTIAL, threads, rank, world, batch_size);
         options.seed = 1;
@@ -86,7 +86,7 @@ static void resumes_anywhere_exactly_once(void **state)
     leat_source_unref(source);
 }
 
-/* The same ranks and batch size go on with the very batches that would have come. */
+/* The same ranks and batch size continue with the same batches. */
 static void resumes_with_the_same_batches(void **state)
 {
     struct leat_source *source = numbered(N);
@@ -108,7 +108,7 @@ static void resumes_with_the_same_batches(void **state)
             leat_batch_unref(y);
         }
         assert_null(next(b));
-        /* The next epoch of the resumed one is that of the other. */
+        /* The next epoch of both is the same. */
         must(leat_loader_start(a, 4, &err));
         must(leat_loader_start(b, 4, &err));
         x = next(a), y = next(b);
@@ -122,7 +122,7 @@ static void resumes_with_the_same_batches(void **state)
 }
 
 /* Saved, resumed and saved again, with another world each time. */
-static void resumes_again_and_again(void **state)
+static void resumes_repeatedly(void **state)
 {
     static int seen[N];
     struct leat_source *source = numbered(N);
@@ -186,9 +186,9 @@ static void all_good_ones_once(const int *seen)
             fail_msg("sample %d came %d times", i, seen[i]);
 }
 
-/* A lone rank that has skipped: whoever goes on, with whatever batches, what it took from the end
- * does not come again; also when that one is saved in its turn. */
-static void what_a_lone_rank_skipped_is_known_to_all(void **state)
+/* A single rank that has skipped samples: whatever loader continues, what it took from the end does
+ * not come again; also when that loader saves in its turn. */
+static void a_single_rank_saves_what_it_skipped(void **state)
 {
     struct leat_source *source = &faulty(N, is_bad_here)->base;
     for (int world = 1; world <= 3; world++)
@@ -218,8 +218,8 @@ static void what_a_lone_rank_skipped_is_known_to_all(void **state)
     leat_source_unref(source);
 }
 
-/* Of several ranks none knows what the others took: only they themselves may go on. */
-static void a_world_that_skips_is_resumed_by_itself(void **state)
+/* No rank knows what the others took from the end: only the same ranks may continue. */
+static void a_skipping_world_is_resumed_by_the_same_ranks(void **state)
 {
     static int seen[N];
     struct leat_source *source = &faulty(N, is_bad_here)->base;
@@ -238,7 +238,7 @@ static void a_world_that_skips_is_resumed_by_itself(void **state)
         int rank, world, drop_last;
         int64_t batch;
     } others[] = {
-        {1, 2, 0, BATCH    }, /* that is another's state */
+        {1, 2, 0, BATCH    }, /* another rank's state */
         {0, 1, 0, BATCH    },
         {0, 3, 0, BATCH    },
         {0, 2, 0, BATCH + 1},
@@ -266,8 +266,7 @@ static void a_world_that_skips_is_resumed_by_itself(void **state)
     leat_source_unref(source);
 }
 
-/* With drop_last the end is not that of the data: a lone rank may change nothing once it has
- * skipped. */
+/* With drop_last a single rank that has skipped may not change anything. */
 static void a_dropped_tail_is_not_given_out_later(void **state)
 {
     struct leat_source *source = &faulty(N, is_bad_here)->base;
@@ -325,9 +324,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumes_anywhere_exactly_once),
         cmocka_unit_test(resumes_with_the_same_batches),
-        cmocka_unit_test(resumes_again_and_again),
-        cmocka_unit_test(what_a_lone_rank_skipped_is_known_to_all),
-        cmocka_unit_test(a_world_that_skips_is_resumed_by_itself),
+        cmocka_unit_test(resumes_repeatedly),
+        cmocka_unit_test(a_single_rank_saves_what_it_skipped),
+        cmocka_unit_test(a_skipping_world_is_resumed_by_the_same_ranks),
         cmocka_unit_test(a_dropped_tail_is_not_given_out_later),
         cmocka_unit_test(wrong_states_are_refused),
     };

@@ -19,8 +19,8 @@ struct worded_source {
     int (*bad)(int64_t index);
     int64_t huge, huge_too; /* the text of these samples is as long as huge_bytes */
     uint64_t huge_bytes;
-    atomic_int refused;         /* alloc() said no */
-    struct leat_batch *lets_go; /* when it says so for the second time */
+    atomic_int refused;          /* alloc() failed */
+    struct leat_batch *released; /* released when it fails for the second time */
 };
 
 static int64_t pairs_of(int64_t index)
@@ -58,7 +58,7 @@ static int set_sample(struct worded_source *w, const struct source_request *requ
     char *arena = request->alloc(request, bytes);
     if (!rows || !arena) {
         if (atomic_fetch_add(&w->refused, 1) == 1)
-            leat_batch_unref(w->lets_go);
+            leat_batch_unref(w->released);
         return -ENOMEM;
     }
     assert_int_equal((uintptr_t)rows % 64 + (uintptr_t)arena % 64, 0);
@@ -203,7 +203,7 @@ static void every_layout_is_exact(void **state)
     }
 }
 
-/* Also beyond the loader's life. */
+/* Also after the loader is closed. */
 static void kept_batches_never_change(void **state)
 {
     struct leat_batch *kept[3][N / BATCH + 1];
@@ -266,7 +266,7 @@ static int is_bad(int64_t index)
     return index % 50 == 7;
 }
 
-/* What takes a bad sample's place has its own length. */
+/* A replacement has its own length. */
 static void repaired_batches_are_exact(void **state)
 {
     for (int n = 0; n < LAYOUTS * 3; n++) {
@@ -305,7 +305,7 @@ static void repaired_batches_are_exact(void **state)
 /* ---- memory -----------------------------------------------------------------------------------
  */
 
-/* Bytes of all memory that the loader says it has, never more than it may. */
+/* Memory of the loader, checked against its budget. */
 static uint64_t check_memory(const struct leat_loader *l)
 {
     struct leat_loader_stats stats;
@@ -314,8 +314,8 @@ static uint64_t check_memory(const struct leat_loader *l)
     return stats.memory_bytes;
 }
 
-/* A budget that the batches made ahead cannot all have: they are given up and made again, and the
- * consumer sees nothing of it, also of samples that are bad. */
+/* A budget that does not fit all batches made ahead: they are discarded and made again, and the
+ * consumer does not notice, also with bad samples. */
 static void a_small_budget_is_enough(void **state)
 {
     int refused = 0;
@@ -347,10 +347,10 @@ static void a_small_budget_is_enough(void **state)
         leat_loader_close(l);
         leat_source_unref(&w->base);
     }
-    assert_true(refused > 0); /* else this was no test */
+    assert_true(refused > 0); /* else this tests nothing */
 }
 
-static void who_keeps_too_much_is_told(void **state)
+static void keeping_too_many_batches_fails(void **state)
 {
     struct worded_source *w = worded(N, NULL);
     struct leat_loader_options options = asked(&layouts[2], 2);
@@ -383,14 +383,14 @@ static void who_keeps_too_much_is_told(void **state)
     leat_source_unref(&w->base);
 }
 
-static void *let_go_later(void *batch)
+static void *release_later(void *batch)
 {
     usleep(20000);
     leat_batch_unref(batch);
     return NULL;
 }
 
-static void who_wants_to_wait_waits(void **state)
+static void when_full_wait_waits(void **state)
 {
     struct worded_source *w = worded(N, NULL);
     struct leat_loader_options options = asked(&layouts[2], 2);
@@ -403,7 +403,7 @@ static void who_wants_to_wait_waits(void **state)
     for (;;) { /* two at a time: more than fit */
         pthread_t thread;
         if (before)
-            assert_int_equal(pthread_create(&thread, NULL, let_go_later, before), 0);
+            assert_int_equal(pthread_create(&thread, NULL, release_later, before), 0);
         batch = delivered < 8 ? next(l) : NULL;
         if (before)
             pthread_join(thread, NULL);
@@ -418,8 +418,8 @@ static void who_wants_to_wait_waits(void **state)
     leat_source_unref(&w->base);
 }
 
-/* What is let go while the batch is made in vain must not be waited for. */
-static void who_let_go_in_time_does_not_wait(void **state)
+/* What is released while the batch is made in vain must not be waited for. */
+static void releasing_in_time_avoids_the_wait(void **state)
 {
     struct worded_source *w = worded(N, NULL);
     struct leat_loader_options options = asked(&layouts[0], LEAT_THREADS_NONE);
@@ -431,7 +431,7 @@ static void who_let_go_in_time_does_not_wait(void **state)
     options.when_full = LEAT_FULL_WAIT;
     struct leat_loader *l = load(&w->base, options);
     must(leat_loader_start(l, 0, &err));
-    w->lets_go = next(l);
+    w->released = next(l);
     struct leat_batch *second = next(l), *third = NULL;
     must(leat_loader_next(l, 2000, &third, &err));
     assert_int_equal(w->refused, 2);
@@ -443,9 +443,9 @@ static void who_let_go_in_time_does_not_wait(void **state)
     leat_source_unref(&w->base);
 }
 
-/* A batch that does not fit after its bad samples were replaced is repaired once more: what was
- * listed and taken from the end of the epoch counts once. */
-static void a_repair_is_undone(void **state)
+/* A batch that does not fit after its bad samples were replaced is made again: what was listed and
+ * taken from the end counts once. */
+static void replaced_samples_of_a_discarded_batch_count_once(void **state)
 {
     static int seen[N];
     struct leat_layout wide = {.kind = LEAT_LAYOUT_PAD, .multiple = 1024};
@@ -484,7 +484,7 @@ static void a_repair_is_undone(void **state)
     leat_source_unref(&w->base);
 }
 
-/* Its batch fails with a sentence, and only it. */
+/* Its batch alone fails, with a message. */
 static void a_sample_beyond_the_budget(void **state)
 {
     struct worded_source *w = worded(N, NULL);
@@ -515,7 +515,7 @@ static void a_sample_beyond_the_budget(void **state)
     leat_source_unref(&w->base);
 }
 
-static void memory_is_given_back(void **state)
+static void surplus_memory_is_freed(void **state)
 {
     struct worded_source *w = worded(N, NULL);
     struct leat_loader_options options = asked(&layouts[3], 2);
@@ -618,7 +618,7 @@ static void *grab(void *argument)
     return NULL;
 }
 
-/* Threads never get the same bytes, and the budget is what it was when all is given back. */
+/* Threads never get the same bytes, and the budget is as before when all is freed. */
 static void an_arena_is_shared_by_threads(void **state)
 {
     static struct grabber grabbers[4];
@@ -709,7 +709,7 @@ static int read_nothing(struct leat_source *source, const struct source_request 
     return 0;
 }
 
-/* A sample without rows beside one that cannot be: all is padding. */
+/* A batch of samples without rows is all padding. */
 static void padding_is_of_the_type(void **state)
 {
     static const struct source_ops ops = {.read = read_nothing, .done = worded_done};
@@ -747,7 +747,7 @@ static void layouts_that_do_not_exist(void **state)
         assert_int_equal(leat_loader_new(&w->base, &options, &l, &err), -LEAT_E_USAGE);
         assert_non_null(strstr(err.text, "\"pairs\""));
     }
-    /* A width that no memory has is an error of the batch. */
+    /* A width that does not fit into memory is an error of the batch. */
     struct leat_loader_options options =
         asked(&(struct leat_layout){.kind = LEAT_LAYOUT_PAD, .multiple = INT64_MAX / 2}, 1);
     struct leat_loader *l = load(&w->base, options);
@@ -784,7 +784,7 @@ static void single_samples(void **state)
 
 /* ---- fork -------------------------------------------------------------------------------------
  */
-static void a_child_goes_on(void **state)
+static void a_child_continues(void **state)
 {
     skip_with_sanitizers();
     struct worded_source *w = worded(N, NULL);
@@ -813,8 +813,8 @@ static void a_child_goes_on(void **state)
     assert_int_equal(samples, N);
 }
 
-/* As if the parent's threads were all getting a new chunk at the moment of the fork. The child
- * needs one too, for a sample larger than all that was read before. */
+/* As if all threads of the parent were allocating a chunk at the moment of the fork. The child
+ * needs one too, for a sample larger than all before. */
 static void a_child_does_not_wait_for_the_parents_threads(void **state)
 {
     skip_with_sanitizers();
@@ -834,7 +834,7 @@ static void a_child_does_not_wait_for_the_parents_threads(void **state)
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
-        alarm(20); /* it would wait for ever */
+        alarm(20); /* it would wait forever */
         while ((batch = next(l))) {
             samples += batch->samples;
             leat_batch_unref(batch);
@@ -860,19 +860,19 @@ int main(void)
         cmocka_unit_test(each_field_may_have_its_own),
         cmocka_unit_test(repaired_batches_are_exact),
         cmocka_unit_test(a_small_budget_is_enough),
-        cmocka_unit_test(who_keeps_too_much_is_told),
-        cmocka_unit_test(who_wants_to_wait_waits),
-        cmocka_unit_test(who_let_go_in_time_does_not_wait),
-        cmocka_unit_test(a_repair_is_undone),
+        cmocka_unit_test(keeping_too_many_batches_fails),
+        cmocka_unit_test(when_full_wait_waits),
+        cmocka_unit_test(releasing_in_time_avoids_the_wait),
+        cmocka_unit_test(replaced_samples_of_a_discarded_batch_count_once),
         cmocka_unit_test(a_sample_beyond_the_budget),
-        cmocka_unit_test(memory_is_given_back),
+        cmocka_unit_test(surplus_memory_is_freed),
         cmocka_unit_test(later_epochs_allocate_next_to_nothing),
         cmocka_unit_test(any_allocation_may_fail),
         cmocka_unit_test(an_arena_is_shared_by_threads),
         cmocka_unit_test(padding_is_of_the_type),
         cmocka_unit_test(layouts_that_do_not_exist),
         cmocka_unit_test(single_samples),
-        cmocka_unit_test(a_child_goes_on),
+        cmocka_unit_test(a_child_continues),
         cmocka_unit_test(a_child_does_not_wait_for_the_parents_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
  * rest of the consumer's step takes rest_ms. Threads share a batch, the consumer helps. */
 struct world {
     double work_ms, cpu, rest_ms;
-    double worth; /* what a thread beyond the first brings: 1 a whole one, 0 nothing */
+    double worth; /* effect of a thread beyond the first: 1 full, 0 none */
 };
 
 static struct pace_sample window_of(const struct world *w, int threads)
@@ -31,7 +31,7 @@ static struct pace_sample window_of(const struct world *w, int threads)
     double step = (w->work_ms + w->rest_ms) / (hands + 1);
     step = step > w->rest_ms ? step : w->rest_ms;
     double wait = step - w->rest_ms, made = w->work_ms - wait;
-    /* Threads that bring nothing are in each other's way: busy all the same. */
+    /* Threads without effect block each other: busy all the same. */
     double busy = wait > 0 ? threads * step : made;
     struct pace_sample s = {.batches = 10};
     s.elapsed_ns = (uint64_t)(10 * step * MS);
@@ -51,7 +51,7 @@ static int play(struct pace *p, const struct world *w, int windows)
     return changes;
 }
 
-static void threads_come_until_nobody_waits(void **state)
+static void threads_are_added_until_the_consumer_does_not_wait(void **state)
 {
     struct pace p;
     struct world w = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 1};
@@ -80,7 +80,7 @@ static void threads_that_compute_leave_a_core(void **state)
     assert_true(p.threads >= 40 && p.threads <= 63);
 }
 
-static void what_does_not_help_is_taken_back(void **state)
+static void changes_that_do_not_help_are_undone(void **state)
 {
     struct pace p;
     struct world w = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 0};
@@ -88,13 +88,13 @@ static void what_does_not_help_is_taken_back(void **state)
     int changes = play(&p, &w, 1000);
     assert_int_equal(p.threads, 2);
     assert_int_equal(p.why, PACE_BACK);
-    assert_true(changes >= 2 && changes <= 14); /* tried again, less and less often */
+    assert_true(changes >= 2 && changes <= 14); /* tried again, at growing intervals */
     w.worth = 1;                                /* and when it would help, it comes */
     play(&p, &w, 2000);
     assert_int_equal(p.threads, 4);
 }
 
-static void idle_threads_go(void **state)
+static void idle_threads_are_removed(void **state)
 {
     struct pace p;
     struct world w = {.work_ms = 2, .cpu = 1, .rest_ms = 10, .worth = 1};
@@ -110,7 +110,7 @@ static void idle_threads_go(void **state)
     assert_true(play(&p, &w, 1000) <= 2);
 }
 
-static void a_step_that_changes_is_followed(void **state)
+static void changed_steps_are_adapted_to(void **state)
 {
     struct pace p;
     struct world quick = {.work_ms = 40, .cpu = 0.02, .rest_ms = 10, .worth = 1};
@@ -124,7 +124,7 @@ static void a_step_that_changes_is_followed(void **state)
     assert_int_equal(p.threads, 4);
 }
 
-/* Waits of 8 % that halve with every doubling of the batches ahead, or do not care. */
+/* Waits of 8 % that halve with every doubling of the batches ahead, or do not change. */
 static struct pace_sample burst(const struct pace *p, int bridged)
 {
     struct pace_sample s = {.batches = 10, .elapsed_ns = 100 * MS, .busy_ns = 120 * MS};
@@ -151,7 +151,7 @@ static void bursts_are_bridged_by_more_ahead(void **state)
     assert_int_equal(p.ahead, 16); /* 2 % are left: enough */
 }
 
-static void more_ahead_that_bridges_nothing_is_taken_back(void **state)
+static void more_ahead_without_effect_is_undone(void **state)
 {
     struct pace p;
     pace_init(&p, 1, 8, 3, 4, 64);
@@ -161,7 +161,7 @@ static void more_ahead_that_bridges_nothing_is_taken_back(void **state)
     }
     assert_int_equal(p.ahead, 4);
     assert_int_equal(p.why, PACE_NO_BURSTS);
-    /* A consumer that does nothing but ask waits for longer than the threads rest: no bursts. */
+    /* A consumer without work waits longer than the threads are idle: no bursts. */
     struct pace_sample always = {.batches = 10, .elapsed_ns = 100 * MS, .wait_ns = 95 * MS};
     always.busy_ns = 70 * MS;
     pace_init(&p, 1, 2, 1, 2, 64);
@@ -169,8 +169,8 @@ static void more_ahead_that_bridges_nothing_is_taken_back(void **state)
         assert_false(pace_decide(&p, &always));
 }
 
-/* An evaluation between two windows, or a hiccup, is no reason to change anything. */
-static void one_window_decides_nothing(void **state)
+/* An evaluation or a pause between two windows changes nothing. */
+static void one_window_changes_nothing(void **state)
 {
     struct pace p;
     struct world w = {.work_ms = 25, .cpu = 1, .rest_ms = 10, .worth = 1};
@@ -265,9 +265,9 @@ static void take(struct leat_loader *l, int batches, uint64_t rest_ns)
     }
 }
 
-/* Samples of 1 ms, and a consumer that does nothing but ask: there are never enough threads, and
- * four are had soon. Then samples that take nothing, and a consumer that takes its time: one will
- * do. How long anything takes is not tested; on a busy machine it only takes more batches. */
+/* Samples of 1 ms and a consumer without work: threads are added, four soon. Then samples that take
+ * no time and a slow consumer: one thread remains. Time is not tested; a busy machine needs more
+ * batches. */
 static void a_loader_gets_the_threads_it_needs(void **state)
 {
     struct leat_source *source = sleeping_source(8080);
@@ -297,8 +297,8 @@ static void a_loader_gets_the_threads_it_needs(void **state)
     leat_source_unref(source);
 }
 
-/* One core, and three other programs on it: the thread has a quarter of it and is ready all the
- * time. It waits for nothing, so more of them would only take the core from the others. */
+/* One core shared with three other programs: the thread has a quarter of it and is runnable all the
+ * time. More threads would only take the core from the others. */
 static void threads_that_queue_for_a_core_stay_few(void **state)
 {
     cpu_set_t before, one;
@@ -334,7 +334,7 @@ static void threads_that_queue_for_a_core_stay_few(void **state)
     leat_source_unref(source);
 }
 
-static void threads_that_were_named_stay(void **state)
+static void an_explicit_thread_count_stays(void **state)
 {
     struct leat_source *source = sleeping_source(808);
     struct leat_loader_options options = {.batch_size = 8, .threads = 2};
@@ -349,7 +349,7 @@ static void threads_that_were_named_stay(void **state)
     assert_int_equal(stats.pace_changes, 0);
     assert_string_equal(stats.pace, "as it was asked for");
     leat_loader_close(l);
-    options.threads = 0; /* adapts, until somebody names a number */
+    options.threads = 0; /* adapts, until a number is given */
     assert_int_equal(leat_loader_new(source, &options, &l, NULL), 0);
     leat_loader_stats(l, &stats);
     assert_string_equal(stats.pace, "one less than the cores; not adapted yet");
@@ -386,7 +386,7 @@ static void the_defaults_heed_the_cgroup(void **state)
     leat_source_unref(source);
 }
 
-/* The same with a core to each: by default the consumer's own is left alone, whatever is asked. */
+/* With a core each: by default the consumer's core is left free. */
 static void a_loader_that_computes_leaves_the_consumers_core(void **state)
 {
     struct cgroup_info limits = {.cpus = 1};
@@ -412,19 +412,19 @@ static void a_loader_that_computes_leaves_the_consumers_core(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_come_until_nobody_waits),
+        cmocka_unit_test(threads_are_added_until_the_consumer_does_not_wait),
         cmocka_unit_test(threads_that_compute_leave_a_core),
-        cmocka_unit_test(what_does_not_help_is_taken_back),
-        cmocka_unit_test(idle_threads_go),
-        cmocka_unit_test(a_step_that_changes_is_followed),
+        cmocka_unit_test(changes_that_do_not_help_are_undone),
+        cmocka_unit_test(idle_threads_are_removed),
+        cmocka_unit_test(changed_steps_are_adapted_to),
         cmocka_unit_test(bursts_are_bridged_by_more_ahead),
-        cmocka_unit_test(more_ahead_that_bridges_nothing_is_taken_back),
-        cmocka_unit_test(one_window_decides_nothing),
+        cmocka_unit_test(more_ahead_without_effect_is_undone),
+        cmocka_unit_test(one_window_changes_nothing),
         cmocka_unit_test(empty_windows_and_no_autotune_change_nothing),
         cmocka_unit_test(a_loader_gets_the_threads_it_needs),
         cmocka_unit_test(threads_that_queue_for_a_core_stay_few),
         cmocka_unit_test(a_loader_that_computes_leaves_the_consumers_core),
-        cmocka_unit_test(threads_that_were_named_stay),
+        cmocka_unit_test(an_explicit_thread_count_stays),
         cmocka_unit_test(the_defaults_heed_the_cgroup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ static void is_a_bijection(void **state)
             check_bijection(sizes[i], key);
 }
 
-/* Bulk and single agree from any start, for any count: threads cut an epoch anywhere. */
+/* Bulk and single positions agree from any start, for any count. */
 static void bulk_equals_single(void **state)
 {
     static const uint64_t sizes[] = {
@@ -146,8 +146,7 @@ static void large_orders_look_random(void **state)
     free(indices);
 }
 
-/* Keys that differ by one bit, as those of two epochs do not even, give unrelated orders: an index
- * keeps its place as often as chance has it, once in an order on average. */
+/* Keys that differ in one bit give unrelated orders: about one index keeps its place. */
 static void keys_are_unrelated(void **state)
 {
     enum { N = 20011 };
@@ -168,7 +167,7 @@ static void keys_are_unrelated(void **state)
 }
 
 /* The number of cycles of a random permutation is about ln n: no hidden structure. */
-static void cycles_are_as_many_as_chance_has_it(void **state)
+static void the_number_of_cycles_is_random(void **state)
 {
     enum { N = 65537, KEYS = 200 };
     static char seen[N];
@@ -202,7 +201,7 @@ int main(void)
         cmocka_unit_test(every_place_is_likely),
         cmocka_unit_test(large_orders_look_random),
         cmocka_unit_test(keys_are_unrelated),
-        cmocka_unit_test(cycles_are_as_many_as_chance_has_it),
+        cmocka_unit_test(the_number_of_cycles_is_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_source_files.c: .npy files as NumPy wrote them (tests/data/npy), files of tokens, and what
- * is done when they are not what they should be. */
+/* test_source_files.c: .npy files as NumPy wrote them (tests/data/npy), files of tokens, and errors
+ * for wrong ones. */
 #include "samples.h"
 
 #include <fcntl.h>
@@ -216,7 +216,7 @@ static void wrong_files_are_refused(void **state)
     unlink(pipe_path);
 }
 
-/* A header of the test's own, with `data_bytes` zeros behind it. */
+/* A header written by the test, followed by `data_bytes` zeros. */
 static const char *write_npy(const char *dictionary, size_t data_bytes)
 {
     static char path[64];
@@ -268,7 +268,7 @@ static void hostile_headers_are_refused(void **state)
         assert_non_null(strstr(err.text, path));
         unlink(path);
     }
-    struct leat_source *source = NULL; /* the same by the same way, and right */
+    struct leat_source *source = NULL; /* the same file, with the right size */
     const char *path =
         write_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1024,), }\n", 4096);
     must(leat_source_npy(&path, NULL, 1, &source, &err));

@@ -1,4 +1,4 @@
-/* test_source_packed.c: the joined rows are the joined documents, whatever the documents are. */
+/* test_source_packed.c: the joined rows equal the joined documents. */
 #include "spans.h"
 
 #include "base/mem.h"
@@ -6,7 +6,7 @@
 
 #define MOST_DOCUMENTS 200
 
-/* Documents of small numbers in a type of one's own, as leat_source_ragged() takes them. */
+/* Documents of small numbers of any integer type, for leat_source_ragged(). */
 struct corpus {
     int64_t documents, tokens;
     int64_t offsets[MOST_DOCUMENTS + 1];
@@ -45,8 +45,8 @@ static struct leat_source *source_of(struct corpus *c, int narrow)
     return source;
 }
 
-/* What the rows must be, made the plain way; in `items` and, one behind the other, `owner` (which
- * document an item is of, counted along the order). */
+/* The expected rows, made in the plain way; in `items`, and in `owner` the document of each item,
+ * counted in the order. */
 static int64_t join(const struct corpus *c, const struct leat_packed *asked, int64_t *items,
                     int64_t *owner)
 {
@@ -234,7 +234,7 @@ static void documents_may_be_made(void **state)
     leat_source_unref(&m->base);
 }
 
-static void what_cannot_be_packed_is_refused(void **state)
+static void sources_that_cannot_be_packed_are_refused(void **state)
 {
     static struct corpus c;
     make_corpus(&c, 10, 5, 0, 1);
@@ -304,7 +304,7 @@ int main(void)
         cmocka_unit_test(rows_are_the_joined_documents),
         cmocka_unit_test(another_seed_is_another_order),
         cmocka_unit_test(documents_may_be_made),
-        cmocka_unit_test(what_cannot_be_packed_is_refused),
+        cmocka_unit_test(sources_that_cannot_be_packed_are_refused),
         cmocka_unit_test(rows_are_loaded_like_any_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

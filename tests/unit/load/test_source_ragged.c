@@ -309,7 +309,7 @@ static void wrong_indexes_are_refused(void **state)
 }
 
 /* Documents that hold nothing, in a file that holds nothing. */
-static void nothing_is_read_of_nothing(void **state)
+static void empty_documents_are_read(void **state)
 {
     static const int none[] = {-1}, empty[] = {0, 0, -1}, firsts[] = {0, 1, 2, -1},
                      zero[] = {0, -1};
@@ -361,7 +361,7 @@ int main(void)
         cmocka_unit_test(documents_are_ranges_of_the_file),
         cmocka_unit_test(a_file_cut_short_gives_bad_documents),
         cmocka_unit_test(wrong_indexes_are_refused),
-        cmocka_unit_test(nothing_is_read_of_nothing),
+        cmocka_unit_test(empty_documents_are_read),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

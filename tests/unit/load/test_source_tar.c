@@ -172,7 +172,7 @@ static void a_sample_that_lacks_a_field_is_bad(void **state)
     leat_source_unref(source);
 }
 
-static void what_is_asked_for_may_be_wrong(void **state)
+static void wrong_arguments_are_refused(void **state)
 {
     struct leat_tar tar = asked();
     struct leat_source *source = NULL;
@@ -244,7 +244,7 @@ static int listen_silently(uint16_t *ret_port)
     return fd;
 }
 
-static void the_caller_may_give_up(void **state)
+static void opening_can_be_cancelled(void **state)
 {
     int asked_times = 0;
     struct leat_tar tar = asked();
@@ -310,9 +310,9 @@ int main(void)
         cmocka_unit_test(every_sample_is_read_once),
         cmocka_unit_test(lengths_are_known_before_reading),
         cmocka_unit_test(a_sample_that_lacks_a_field_is_bad),
-        cmocka_unit_test(what_is_asked_for_may_be_wrong),
+        cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(the_caller_may_give_up),
+        cmocka_unit_test(opening_can_be_cancelled),
         cmocka_unit_test(an_s3_address_is_made_a_url),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
