@@ -235,12 +235,13 @@ def test_dlpack_shares_the_memory_of_the_slot():
     iterator = iter(loader)
     batch = next(iterator)
     array = numpy.from_dlpack(batch)
-    assert array.ctypes.data == batch.data_ptr()
+    assert array.ctypes.data == batch.data_ptr() and batch.data_ptr() % 64 == 0
+    batch[0] = 100  # it may be written
     del batch
     gc.collect()
     assert loader.stats().slots_held == 1
     list(iterator)
-    assert array.tolist() == list(range(10)) and loader.stats().slots_held == 1
+    assert array.tolist() == [100, *range(1, 10)] and loader.stats().slots_held == 1
     del array
     gc.collect()
     assert loader.stats().slots_held == 0

@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 from loader_kit import leat, leat_data, megatron_documents
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset
 
 Pair = collections.namedtuple("Pair", "text label")
 LENGTHS = [3, 0, 5, 1, 1, 8, 0, 2, 13, 4, 0]
@@ -355,11 +355,3 @@ def test_invalid_packed(corpus):
             leat_data.Packed(wrong, 4)
     with pytest.raises(ValueError, match="at least one item"):
         leat_data.Packed(leat_data.Documents(path), 0)
-
-
-def test_a_subset_of_ragged(corpus):
-    _, documents = corpus
-    dataset = Subset(leat_data.Ragged(documents), [4, 2, 0])
-    loader = leat.DataLoader(dataset, 2, collate_fn=leat.Pad())
-    assert loader.plan().runs_in_c, loader.plan()
-    assert same(list(loader), list(torch.utils.data.DataLoader(dataset, 2, collate_fn=leat.Pad())))

@@ -360,18 +360,6 @@ def test_a_batch_too_large_for_the_budget():
     assert next(iterator)[1].tolist() == [3]
 
 
-def test_state():
-    dataset = DATASETS["named"]()
-    arguments = {"batch_size": 4, "shuffle": True, "seed": 3, "collate_fn": leat.Pad()}
-    whole = [plain(batch) for batch in leat.DataLoader(dataset, **arguments)]
-    loader = leat.DataLoader(dataset, **arguments)
-    iterator = iter(loader)
-    first = [plain(next(iterator)) for _ in range(4)]
-    again = leat.DataLoader(dataset, num_threads=3, **arguments)
-    again.load_state_dict(loader.state_dict())
-    assert first + [plain(batch) for batch in again] == whole
-
-
 def test_stats_count_what_was_read():
     dataset = leat_data.Ragged(x=rows(torch.float32, (3,)), y=torch.arange(COUNT))
     loader = leat.DataLoader(dataset, 5, collate_fn=leat.Pad(pad_to_multiple_of=64))
