@@ -34,7 +34,7 @@ extern "C" {
 
 /* What a record says. All but MEMORY and STEP are spans from t0 to t1 of the recording thread.
  * One list makes the enum and the names. The collector turns them into steps and phases
- * (src/collect/fold.h); the meaning of `id` and `arg`:
+ * (src/collect/step_builder.h); the meaning of `id` and `arg`:
  *
  *   kind          id            arg
  *   FETCH         loader        LEAT_FETCH_ARG(iteration, samples): blocked in next()

@@ -1,11 +1,11 @@
 /* collector.h: record + observe -> store. One thread, driven by `leat run`'s loop.
  *
  *     process A ──memfd──► ring_reader ─┐
- *     process B ──memfd──► ring_reader ─┼─► fold (records -> steps, one a process) ─► store
- *     /proc, NVML ─────────────────────┘        samples ───────────────────────────► store
+ *     process B ──memfd──► ring_reader ─┼─► step_builder (one per process) ──────► store
+ *     /proc, NVML ─────────────────────┘        samples ──────────────────────────────► store
  *
- * The collector owns the readers; it keeps the memory of a process after its death until what was
- * recorded has been taken. It never touches the training: a process that scribbles over its memory
+ * The collector owns the readers; it keeps the memory of a process that has ended until all records
+ * are read. It never writes to the training's data: a process that fills its memory with garbage
  * loses its own records and nothing else.
  */
 #ifndef LEAT_COLLECT_COLLECTOR_H
@@ -19,11 +19,11 @@
 struct collector;
 
 struct collector_options {
-    const char *proc_root; /* "/" in life */
+    const char *proc_root; /* "/", but for tests */
     uint64_t start_ns;     /* the run's zero */
     pid_t root_pid;        /* the training command */
-    int64_t max_steps;     /* a rank that has made so many is asked to stop; 0: no limit */
-    int probe;             /* the training was given the probe: who lacks it is told */
+    int64_t max_steps;     /* a rank that has made this many is asked to stop; 0: no limit */
+    int probe; /* the training was started with the probe: processes without it are reported */
 };
 
 /* The writer stays the caller's. */
@@ -31,7 +31,8 @@ int collector_new(struct store_writer *writer, const struct collector_options *o
                   struct collector **ret_collector, struct leat_err *err);
 void collector_free(struct collector *c); /* takes NULL */
 
-/* A process said hello: takes ownership of memfd. `pid` is the kernel's word (SO_PEERCRED). */
+/* A process has sent its memory: takes ownership of memfd. `pid` is from the kernel (SO_PEERCRED).
+ */
 int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *err);
 
 int collector_drain(struct collector *c);  /* every 100 ms: rings -> steps */

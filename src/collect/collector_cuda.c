@@ -24,7 +24,7 @@ static const char *const clock_phase_names[LEAT_CLOCK_PHASES_COUNT] = {
 
 static const char *const span_names[RING_CUDA_SPANS] = {"before", "steps", "after"};
 
-static void write_lines(struct speaker *s, int rank)
+static void write_lines(struct recording_process *s, int rank)
 {
     struct ring_cuda_line l;
     for (uint32_t id = 0; id < REC_CUDA_LINES; id++) {
@@ -46,7 +46,7 @@ static void write_lines(struct speaker *s, int rank)
     }
 }
 
-static void write_calls(struct speaker *s, int rank, const struct ring_cuda *calls)
+static void write_calls(struct recording_process *s, int rank, const struct ring_cuda *calls)
 {
     for (int span = 0; span < RING_CUDA_SPANS; span++)
         for (int k = 0; k < LEAT_CUDA_CLASSES_COUNT; k++) {
@@ -66,7 +66,7 @@ static void write_calls(struct speaker *s, int rank, const struct ring_cuda *cal
         }
 }
 
-static void write_clock(struct speaker *s, int rank, const struct ring_cuda *calls)
+static void write_clock(struct recording_process *s, int rank, const struct ring_cuda *calls)
 {
     for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++) {
         const struct leat_clock_total *t = &calls->clock[k];
@@ -85,7 +85,7 @@ static void write_clock(struct speaker *s, int rank, const struct ring_cuda *cal
     }
 }
 
-void cuda_write(struct speaker *s, int rank)
+void cuda_write(struct recording_process *s, int rank)
 {
     struct ring_cuda calls;
     write_lines(s, rank);
@@ -95,19 +95,18 @@ void cuda_write(struct speaker *s, int rank)
     write_clock(s, rank, &calls);
 }
 
-/* A process that copies to a device has CUDA. When leat gave the run a probe and this process has
- * none, somebody has replaced LD_PRELOAD on the way. */
+/* A process that copies to a device has CUDA. When it has no probe although the run was started
+ * with one, LD_PRELOAD was replaced on the way. */
 void cuda_lost(struct collector *c)
 {
-    for (size_t i = 0; c->options.probe && i < c->speaker_count; i++) {
-        const struct speaker *s = c->speakers[i];
+    for (size_t i = 0; c->options.probe && i < c->recording_count; i++) {
+        const struct recording_process *s = c->recording[i];
         unsigned signals = s->header.signals;
         if (signals & LEAT_SIGNAL_H2D && !(signals & LEAT_SIGNAL_CUDA)) {
             lost_add(c, "probes", 1,
-                     "process %d was started with another LD_PRELOAD: its calls of CUDA were not "
-                     "counted",
+                     "process %d was started with another LD_PRELOAD: CUDA calls not counted",
                      (int)s->pid);
-            return; /* the ranks of a run are started alike: say it once */
+            return; /* the ranks of a run are started alike: report it once */
         }
     }
 }

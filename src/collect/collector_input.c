@@ -1,24 +1,24 @@
 /* collector_input.c: what happens inside the input path, from the totals in the processes' memory
  * to input_parts, input_hist, input_ready and input_lines.
  *
- * A row belongs to a place: one loader of one process, and one of its workers, or the process
+ * Rows are written per group: one loader of one process, and one of its workers, or the process
  * itself (worker -1), or its workers whose number is not known (-2). Workers that are not
- * persistent are new processes every epoch, so a place is the sum of all who ever held it:
+ * persistent are new processes every epoch, so a group is the sum of all processes that were this
+ * worker:
  *
- *     dead workers ──absorbed once──► place (kept in memory) ─┐
- *     living ones ──read anew each time───────────────────────┴─► rows, replaced
+ *     ended workers ---- added once ---------> group (kept in memory) --+
+ *     running workers -- read anew each time ---------------------------+--> rows, replaced
  *
- * Thus the tables grow with loaders and workers, and not with epochs. What bounds them:
- *   - PLACES_MOST places; a worker beyond them is counted in `lost`.
- *   - bins: the first places have those of step_hist, 3 % wide; the more places there are, the more
- *     bins of a later one are merged into their middle (merge_of).
- *   - lines: REC_LINES of an early place, LINES_LATER of a later one.
+ * So the tables grow with loaders and workers, and not with epochs. Their limits:
+ *   - MAX_GROUPS groups; workers beyond them are counted in `lost`.
+ *   - bins: the first groups have those of step_hist, 3 % wide; of later groups several bins are
+ *     merged into their middle (merge_of).
+ *   - lines: REC_LINES of an early group, COARSE_LINES of a later one.
  * Parts are written whenever rows are; bins and lines, which are many, only when the counts have
- * grown by an eighth, and at the end. So their cost falls as the run goes on, and a leat that is
- * killed has missed an eighth of them at most.
+ * grown by an eighth, and at the end. So their cost falls as the run goes on, and the database of a
+ * leat that is killed lacks at most an eighth of them.
  *
- * Who works for whom. The place of a worker is settled once and stays: a row that was written must
- * not be left behind when the answer changes.
+ * The group of a worker is decided once, so that no row is left over when more becomes known.
  */
 #include "collect/collector_internal.h"
 
@@ -27,12 +27,12 @@
 #include <string.h>
 
 enum {
-    PLACES_MOST = 1024,
-    PLACES_FINE = 64, /* with all bins and lines: 8 ranks of 7 workers */
-    LINES_LATER = 24,
-    OWN = -1,        /* worker: the process itself */
-    NUMBERLESS = -2, /* worker: those whose number is not known, together */
-    UNTOLD = -1      /* loader */
+    MAX_GROUPS = 1024,
+    FINE_GROUPS = 64, /* with all bins and lines: 8 ranks of 7 workers */
+    COARSE_LINES = 24,
+    OWN_PROCESS = -1,    /* worker: the process itself */
+    UNKNOWN_WORKER = -2, /* worker: those whose number is not known, together */
+    UNKNOWN_LOADER = -1  /* loader */
 };
 
 struct part_total {
@@ -40,7 +40,7 @@ struct part_total {
     uint64_t *bins; /* owned, DURATION_BUCKETS; NULL: it never happened */
 };
 
-struct input_place {
+struct input_group {
     int64_t pid;
     int loader, worker;
     struct part_total parts[LEAT_PARTS_COUNT];
@@ -57,37 +57,37 @@ static const char *const part_names[LEAT_PARTS_COUNT] = {
 #undef X
 };
 
-/* ---- places ------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------- */
 
-static struct input_place *find_place(struct collector *c, int64_t pid, int loader, int worker)
+static struct input_group *find_group(struct collector *c, int64_t pid, int loader, int worker)
 {
-    for (size_t i = 0; i < c->place_count; i++) {
-        struct input_place *p = c->places[i];
+    for (size_t i = 0; i < c->group_count; i++) {
+        struct input_group *p = c->groups[i];
         if (p->pid == pid && p->loader == loader && p->worker == worker)
             return p;
     }
     return NULL;
 }
 
-static struct input_place *make_place(struct collector *c, int64_t pid, int loader, int worker)
+static struct input_group *make_group(struct collector *c, int64_t pid, int loader, int worker)
 {
-    struct input_place *p = find_place(c, pid, loader, worker);
-    if (p || c->place_count >= PLACES_MOST)
+    struct input_group *p = find_group(c, pid, loader, worker);
+    if (p || c->group_count >= MAX_GROUPS)
         return p;
-    if (mem_reserve(&c->places, &c->place_cap, c->place_count + 1, sizeof(struct input_place *)) <
-            0 ||
+    if (mem_reserve(&c->groups, &c->group_capacity, c->group_count + 1,
+                    sizeof(struct input_group *)) < 0 ||
         !(p = mem_alloc(sizeof *p)))
         return NULL;
     p->pid = pid;
     p->loader = loader;
     p->worker = worker;
-    p->line_most = c->place_count < PLACES_FINE ? REC_LINES : LINES_LATER;
-    c->places[c->place_count++] = p;
+    p->line_most = c->group_count < FINE_GROUPS ? REC_LINES : COARSE_LINES;
+    c->groups[c->group_count++] = p;
     return p;
 }
 
-/* Empties a place but for its name, and what it has written. */
-static void clear_place(struct input_place *p)
+/* Empties a group, except its key and what it has written. */
+static void clear_group(struct input_group *p)
 {
     for (int i = 0; i < LEAT_PARTS_COUNT; i++)
         mem_free(p->parts[i].bins);
@@ -101,18 +101,18 @@ static void clear_place(struct input_place *p)
 
 void input_done(struct collector *c)
 {
-    for (size_t i = 0; i < c->place_count; i++) {
-        clear_place(c->places[i]);
-        mem_free(c->places[i]);
+    for (size_t i = 0; i < c->group_count; i++) {
+        clear_group(c->groups[i]);
+        mem_free(c->groups[i]);
     }
-    mem_free(c->places);
-    c->places = NULL;
-    c->place_count = c->place_cap = 0;
+    mem_free(c->groups);
+    c->groups = NULL;
+    c->group_count = c->group_capacity = 0;
 }
 
 /* ---- adding up ---------------------------------------------------------------------------- */
 
-/* What the memory says may be scribbled: sums stop at the top instead of starting anew. */
+/* The shared memory may hold garbage: sums saturate. */
 static uint64_t sum(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
@@ -137,9 +137,9 @@ static bool same_line(const struct ring_line *a, const struct ring_line *b)
            strcmp(a->function, b->function) == 0 && strcmp(a->file, b->file) == 0;
 }
 
-/* Adds a line whose `below` is an index of this place. Returns its index, or -1: there is no room,
- * and its samples are counted. */
-static int add_line(struct input_place *p, const struct ring_line *line)
+/* Adds a line whose `below` is an index in this group. Returns its index, or -1: the group is full,
+ * and its samples are counted as lost. */
+static int add_line(struct input_group *p, const struct ring_line *line)
 {
     size_t i = 0;
     while (i < p->line_count && !same_line(&p->lines[i], line))
@@ -162,21 +162,21 @@ static int add_line(struct input_place *p, const struct ring_line *line)
     return (int)i;
 }
 
-/* The last slot is shared by all later loaders, which cannot be told apart: it is nobody's from the
- * start, so that no row is left behind when a second one comes. */
+/* The last slot is shared by all later loaders: its loader is unknown from the start, so that no
+ * row is left over when a second one comes. */
 static int loader_of_slot(uint32_t slot)
 {
-    return slot == REC_PART_LOADERS - 1 ? UNTOLD : (int)slot;
+    return slot == REC_PART_LOADERS - 1 ? UNKNOWN_LOADER : (int)slot;
 }
 
-/* Of a worker everything is of the one loader it works for; of other processes only what their own
- * number for this loader says. */
-static bool slot_is_of(const struct input_place *p, uint32_t slot)
+/* All input of a worker belongs to its one loader; of other processes only the slot of this loader.
+ */
+static bool slot_is_of(const struct input_group *p, uint32_t slot)
 {
-    return p->worker != OWN || loader_of_slot(slot) == p->loader;
+    return p->worker != OWN_PROCESS || loader_of_slot(slot) == p->loader;
 }
 
-static int add_parts(struct input_place *to, const struct speaker *s)
+static int add_parts(struct input_group *to, const struct recording_process *s)
 {
     struct ring_part part;
     for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
@@ -187,7 +187,7 @@ static int add_parts(struct input_place *to, const struct speaker *s)
     return 0;
 }
 
-static void add_ready(struct input_place *to, const struct speaker *s)
+static void add_ready(struct input_group *to, const struct recording_process *s)
 {
     uint64_t requests[REC_READY_COUNTS];
     for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
@@ -196,41 +196,43 @@ static void add_ready(struct input_place *to, const struct speaker *s)
                 to->ready[i] = sum(to->ready[i], requests[i]);
 }
 
-static void add_lines(struct input_place *to, const struct speaker *s)
+static void add_lines(struct input_group *to, const struct recording_process *s)
 {
-    int place_of[REC_LINES]; /* of a line of the process, among those of the place */
+    int index_of[REC_LINES]; /* index in the group of each line of the process */
     struct ring_line line;
     for (uint32_t id = 0; id < REC_LINES; id++) {
-        place_of[id] = -1;
+        index_of[id] = -1;
         if (!ring_reader_line(&s->reader, id, &line))
             continue;
         uint32_t slot = line.loader < REC_PART_LOADERS ? line.loader : REC_PART_LOADERS - 1;
         if (!slot_is_of(to, slot))
             continue;
         bool of_user = line.below < 0;
-        line.loader = 0; /* the place says it */
-        line.below = of_user ? -1 : place_of[line.below];
-        if (!of_user && line.below < 0) /* whose caller had no room: it would look like a user's */
+        line.loader = 0; /* the group has it */
+        line.below = of_user ? -1 : index_of[line.below];
+        if (!of_user &&
+            line.below < 0) /* without its caller it would look like a line of the user */
             to->lines_lost = sum(to->lines_lost, line.samples);
         else
-            place_of[id] = add_line(to, &line);
+            index_of[id] = add_line(to, &line);
     }
 }
 
-/* ---- who works for whom ------------------------------------------------------------------- */
+/* ---- workers and their loaders
+ * ------------------------------------------------------------------- */
 
-static bool makes_batches(const struct speaker *s)
+static bool is_worker(const struct recording_process *s)
 {
     return s->header.role == LEAT_ROLE_WORKER;
 }
 
 /* The only process that has loaders, or NULL. */
-static struct speaker *only_owner(struct collector *c)
+static struct recording_process *only_process_with_loaders(struct collector *c)
 {
-    struct speaker *found = NULL;
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        struct speaker *s = c->speakers[i];
-        if (makes_batches(s) || s->header.loaders_used == 0)
+    struct recording_process *found = NULL;
+    for (size_t i = 0; i < c->recording_count; i++) {
+        struct recording_process *s = c->recording[i];
+        if (is_worker(s) || s->header.loaders_used == 0)
             continue;
         if (found)
             return NULL;
@@ -239,41 +241,41 @@ static struct speaker *only_owner(struct collector *c)
     return found;
 }
 
-/* The process that has the worker's loader. A parent that has loaders is it, also before its first
- * step; a fork server has none. */
-struct speaker *input_master(const struct speaker *s)
+/* The process that has the worker's loader: its parent, if it has loaders. A fork server has none.
+ */
+struct recording_process *input_loader_process(const struct recording_process *s)
 {
-    struct speaker *parent = speaker_find(s->collector, s->header.ppid);
-    if (parent && parent != s && !makes_batches(parent) && parent->header.loaders_used > 0)
+    struct recording_process *parent = recording_process_find(s->collector, s->header.ppid);
+    if (parent && parent != s && !is_worker(parent) && parent->header.loaders_used > 0)
         return parent;
-    struct speaker *master = speaker_master(s);
-    return master ? master : only_owner(s->collector);
+    struct recording_process *owner = recording_process_trainer(s);
+    return owner ? owner : only_process_with_loaders(s->collector);
 }
 
-/* The one loader of a process that has workers, if it is one. A process that has ended has left the
- * answer: its workers may be heard of after it. */
-static int only_loader_with_workers(const struct speaker *s)
+/* The loader of a process that has workers, if there is exactly one. Of a process that has ended
+ * the answer is kept: its workers may send their last data after it. */
+static int only_loader_with_workers(const struct recording_process *s)
 {
     struct leat_loader_info info;
-    int found = UNTOLD;
+    int found = UNKNOWN_LOADER;
     if (!s->open)
         return s->input.loader;
     for (uint32_t id = 0; ring_reader_loader(&s->reader, id, &info); id++) {
         if (info.num_workers <= 0)
             continue;
-        if (found != UNTOLD)
-            return UNTOLD;
+        if (found != UNKNOWN_LOADER)
+            return UNKNOWN_LOADER;
         found = (int)id;
     }
     return found;
 }
 
-static bool has_input(const struct speaker *s, uint32_t slot)
+static bool has_input(const struct recording_process *s, uint32_t slot)
 {
     return s->header.parts_used[slot] != 0 || s->header.ready_used >> slot & 1;
 }
 
-static bool has_any_input(const struct speaker *s)
+static bool has_any_input(const struct recording_process *s)
 {
     bool any = s->header.lines_used > 0;
     for (uint32_t slot = 0; slot < REC_PART_LOADERS && !any; slot++)
@@ -281,54 +283,54 @@ static bool has_any_input(const struct speaker *s)
     return any;
 }
 
-/* Settles a worker's place, at the latest when it ends: then whoever is its parent is its master.
- */
-static bool settle(struct speaker *s, bool ends)
+/* Decides the group of a worker, at the latest when it ends: then its parent is taken to have its
+ * loader. */
+static bool settle_group(struct recording_process *s, bool ends)
 {
     if (s->input.settled)
         return true;
-    const struct speaker *master = input_master(s);
-    int said = s->header.worker_loader;
-    if (!ends && (!master || (said < 0 && !has_any_input(s))))
+    const struct recording_process *owner = input_loader_process(s);
+    int declared = s->header.worker_loader;
+    if (!ends && (!owner || (declared < 0 && !has_any_input(s))))
         return false;
-    s->input.pid = master ? master->pid : s->header.ppid;
-    s->input.loader = said >= 0 && said < REC_LOADERS ? said
-                      : master                        ? only_loader_with_workers(master)
-                                                      : UNTOLD;
-    s->input.worker = s->header.worker_id >= 0 ? s->header.worker_id : NUMBERLESS;
+    s->input.pid = owner ? owner->pid : s->header.ppid;
+    s->input.loader = declared >= 0 && declared < REC_LOADERS ? declared
+                      : owner                                 ? only_loader_with_workers(owner)
+                                                              : UNKNOWN_LOADER;
+    s->input.worker = s->header.worker_id >= 0 ? s->header.worker_id : UNKNOWN_WORKER;
     s->input.settled = true;
     return true;
 }
 
-int input_loader(struct speaker *s)
+int input_loader(struct recording_process *s)
 {
-    return makes_batches(s) && settle(s, false) ? s->input.loader : UNTOLD;
+    return is_worker(s) && settle_group(s, false) ? s->input.loader : UNKNOWN_LOADER;
 }
 
-/* Calls `visit` for each place that this process adds to; NULL: there was no room for it. */
-static void each_place(struct speaker *s, bool ends,
-                       void (*visit)(struct input_place *, struct speaker *))
+/* Calls `visit` for each group that this process adds to; NULL: beyond MAX_GROUPS. */
+static void each_group(struct recording_process *s, bool ends,
+                       void (*visit)(struct input_group *, struct recording_process *))
 {
     struct collector *c = s->collector;
     if (!has_any_input(s))
         return;
-    if (makes_batches(s)) {
-        if (settle(s, ends))
-            visit(make_place(c, s->input.pid, s->input.loader, s->input.worker), s);
+    if (is_worker(s)) {
+        if (settle_group(s, ends))
+            visit(make_group(c, s->input.pid, s->input.loader, s->input.worker), s);
         return;
     }
     for (uint32_t slot = 0; slot < REC_PART_LOADERS; slot++)
         if (has_input(s, slot))
-            visit(make_place(c, s->pid, loader_of_slot(slot), OWN), s);
+            visit(make_group(c, s->pid, loader_of_slot(slot), OWN_PROCESS), s);
 }
 
-static void just_make(struct input_place *p, struct speaker *s)
+static void only_make(struct input_group *p, struct recording_process *s)
 {
     (void)p;
     (void)s;
 }
 
-static void absorb(struct input_place *p, struct speaker *s)
+static void add_ended(struct input_group *p, struct recording_process *s)
 {
     if (!p || add_parts(p, s) < 0) {
         s->collector->input_lost++;
@@ -338,21 +340,21 @@ static void absorb(struct input_place *p, struct speaker *s)
     add_lines(p, s);
 }
 
-void input_end(struct speaker *s)
+void input_end(struct recording_process *s)
 {
-    each_place(s, true, absorb);
-    if (!makes_batches(s))
+    each_group(s, true, add_ended);
+    if (!is_worker(s))
         s->input.loader = only_loader_with_workers(s);
     s->collector->lines_lost = sum(s->collector->lines_lost, s->header.lines_lost);
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* How many buckets are written as one, for the i-th place: 3, 12 and 36 % wide. The middle one of
- * them stands for all. */
+/* How many buckets are written as one, in the i-th group: 3, 12 and 36 % wide. They are written as
+ * the middle one. */
 static uint32_t merge_of(size_t i)
 {
-    return i < PLACES_FINE ? 1 : i < PLACES_FINE * 4 ? 4 : 12;
+    return i < FINE_GROUPS ? 1 : i < FINE_GROUPS * 4 ? 4 : 12;
 }
 
 static uint32_t merged_bucket(uint32_t bucket, uint32_t merge)
@@ -363,7 +365,7 @@ static uint32_t merged_bucket(uint32_t bucket, uint32_t merge)
     return middle < DURATION_BUCKETS ? middle : DURATION_BUCKETS - 1;
 }
 
-static void write_hist(struct collector *c, const struct input_place *p, enum leat_part part,
+static void write_hist(struct collector *c, const struct input_group *p, enum leat_part part,
                        uint32_t merge)
 {
     uint64_t bins[DURATION_BUCKETS] = {0};
@@ -383,7 +385,7 @@ static void write_hist(struct collector *c, const struct input_place *p, enum le
                                            });
 }
 
-static void write_ready(struct collector *c, const struct input_place *p)
+static void write_ready(struct collector *c, const struct input_group *p)
 {
     for (int i = 0; i < REC_READY_COUNTS; i++)
         if (p->ready[i])
@@ -396,7 +398,7 @@ static void write_ready(struct collector *c, const struct input_place *p)
                                              });
 }
 
-static void write_parts(struct collector *c, const struct input_place *p)
+static void write_parts(struct collector *c, const struct input_group *p)
 {
     for (int i = 0; i < LEAT_PARTS_COUNT; i++) {
         const struct part_total *t = &p->parts[i];
@@ -416,7 +418,7 @@ static void write_parts(struct collector *c, const struct input_place *p)
     }
 }
 
-static void write_lines(struct collector *c, const struct input_place *p)
+static void write_lines(struct collector *c, const struct input_group *p)
 {
     for (size_t i = 0; i < p->line_count; i++) {
         const struct ring_line *l = &p->lines[i];
@@ -441,9 +443,9 @@ static void write_lines(struct collector *c, const struct input_place *p)
     }
 }
 
-/* The place with its living workers, in a copy. */
-static int with_the_living(struct collector *c, const struct input_place *p,
-                           struct input_place *sum_of)
+/* A copy of the group, with its running workers added. */
+static int add_running_workers(struct collector *c, const struct input_group *p,
+                               struct input_group *sum_of)
 {
     memcpy(sum_of->ready, p->ready, sizeof p->ready);
     for (int i = 0; i < LEAT_PARTS_COUNT; i++) {
@@ -463,12 +465,11 @@ static int with_the_living(struct collector *c, const struct input_place *p,
         memcpy(sum_of->lines, p->lines, p->line_count * sizeof *p->lines);
         sum_of->line_count = p->line_count;
     }
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        const struct speaker *s = c->speakers[i];
-        bool its = makes_batches(s)
-                       ? s->input.settled && s->input.pid == p->pid &&
-                             s->input.loader == p->loader && s->input.worker == p->worker
-                       : s->pid == p->pid && p->worker == OWN;
+    for (size_t i = 0; i < c->recording_count; i++) {
+        const struct recording_process *s = c->recording[i];
+        bool its = is_worker(s) ? s->input.settled && s->input.pid == p->pid &&
+                                      s->input.loader == p->loader && s->input.worker == p->worker
+                                : s->pid == p->pid && p->worker == OWN_PROCESS;
         if (!s->open || !its)
             continue;
         if (add_parts(sum_of, s) < 0)
@@ -479,13 +480,13 @@ static int with_the_living(struct collector *c, const struct input_place *p,
     return 0;
 }
 
-static void write_place(struct collector *c, size_t index, bool last)
+static void write_group(struct collector *c, size_t index, bool last)
 {
-    struct input_place *p = c->places[index];
-    struct input_place all = {
+    struct input_group *p = c->groups[index];
+    struct input_group all = {
         .pid = p->pid, .loader = p->loader, .worker = p->worker, .line_most = p->line_most};
     uint64_t n = 0;
-    if (with_the_living(c, p, &all) == 0) {
+    if (add_running_workers(c, p, &all) == 0) {
         for (int i = 0; i < LEAT_PARTS_COUNT; i++)
             n = sum(n, all.parts[i].n);
         for (int i = 0; i < REC_READY_COUNTS; i++)
@@ -504,47 +505,47 @@ static void write_place(struct collector *c, size_t index, bool last)
         }
         p->seen = n;
     }
-    clear_place(&all);
+    clear_group(&all);
 }
 
-/* Loaders from the 16th of a process on share a slot: what they take is known only together. */
-static void say_shared(struct collector *c)
+/* Loaders from the 16th of a process on share a slot: only their sum is known. */
+static void note_shared_loaders(struct collector *c)
 {
     int64_t loaders = 0, processes = 0;
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        const struct speaker *s = c->speakers[i];
+    for (size_t i = 0; i < c->recording_count; i++) {
+        const struct recording_process *s = c->recording[i];
         uint32_t used = s->header.loaders_used < REC_LOADERS ? s->header.loaders_used : REC_LOADERS;
-        if (makes_batches(s) || used < REC_PART_LOADERS || !has_input(s, REC_PART_LOADERS - 1))
+        if (is_worker(s) || used < REC_PART_LOADERS || !has_input(s, REC_PART_LOADERS - 1))
             continue;
         loaders += used - (REC_PART_LOADERS - 1);
         processes++;
     }
     if (loaders)
-        lost_add(c, "notes", loaders,
-                 "input_parts: loaders beyond the first %d of a process (%lld of them) have their "
-                 "times together, as loader -1",
-                 REC_PART_LOADERS - 1, (long long)processes);
+        lost_add(
+            c, "notes", loaders,
+            "input_parts: loaders beyond the first %d of a process are summed as loader -1 (%lld "
+            "processes)",
+            REC_PART_LOADERS - 1, (long long)processes);
 }
 
 void input_write(struct collector *c, bool last)
 {
-    for (size_t i = 0; i < c->speaker_count; i++)
-        if (c->speakers[i]->open)
-            each_place(c->speakers[i], false, just_make);
+    for (size_t i = 0; i < c->recording_count; i++)
+        if (c->recording[i]->open)
+            each_group(c->recording[i], false, only_make);
     uint64_t lines_lost = c->lines_lost;
-    for (size_t i = 0; i < c->place_count; i++) {
-        write_place(c, i, last);
-        lines_lost = sum(lines_lost, c->places[i]->lines_lost);
+    for (size_t i = 0; i < c->group_count; i++) {
+        write_group(c, i, last);
+        lines_lost = sum(lines_lost, c->groups[i]->lines_lost);
     }
     if (!last)
         return;
-    say_shared(c);
+    note_shared_loaders(c);
     if (c->input_lost)
         lost_add(c, "samples", c->input_lost,
-                 "processes whose input could not be followed: more than %d workers and loaders",
-                 PLACES_MOST);
+                 "more than %d workers and loaders: input of the others not recorded", MAX_GROUPS);
     if (lines_lost)
         lost_add(c, "samples", lines_lost > INT64_MAX ? INT64_MAX : (int64_t)lines_lost,
-                 "input_lines: of lines of code beyond the %d of a worker that have a place",
+                 "input_lines: more than %d lines of code in a worker: the others not recorded",
                  REC_LINES);
 }

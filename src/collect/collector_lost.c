@@ -1,14 +1,14 @@
 /* collector_lost.c: what was not seen of the run, counted and with its reason.
  *
- *     records   rings that were full, records that made no sense
- *     ranks     ranks that never spoke; Python processes with torch that could not
- *     probes    hooks that found no place to go
- *     samples   processes beyond those that are remembered; what found no place in the input tables
+ *     records   rings that were full, invalid records
+ *     ranks     ranks without data; Python processes with torch that could not record
+ *     probes    hooks that were not installed
+ *     samples   processes, workers and lines beyond the limits
  *     notes     what a reader must know to read the rest
  *
- * A Python process that does not record is found by its name and by the libraries it has mapped;
- * why it does not is seen in its environment, which must be read while it lives. A Python process
- * without torch has nothing to record and is not missed, nor is one that only compiles for torch.
+ * A Python process that does not record is found by its name and the libraries it has mapped; the
+ * reason is in its environment, which can be read only while it is running. A Python process
+ * without torch has nothing to record, nor has one that only compiles for torch.
  */
 #include "collect/collector_internal.h"
 
@@ -21,9 +21,9 @@
 #include <string.h>
 
 enum {
-    LOOKS_MOST = 64, /* times a process's mappings are read: importing torch takes a while */
-    MAPS_MOST_BYTES = 4 << 20, /* of a torch process with CUDA: some 500 KB */
-    ROWS_MOST = 16             /* of one kind */
+    MAX_MAP_READS = 64, /* times a process's mappings are read: importing torch takes a while */
+    MAX_MAPS_BYTES = 4 << 20, /* of a torch process with CUDA: some 500 KB */
+    MAX_ROWS = 16             /* of one kind */
 };
 
 void lost_add(struct collector *c, const char *what, int64_t n, const char *fmt, ...)
@@ -38,7 +38,7 @@ void lost_add(struct collector *c, const char *what, int64_t n, const char *fmt,
 
 /* ---- Python that does not record ------------------------------------------------------------ */
 
-static bool is_python(const struct seen *s)
+static bool is_python(const struct tree_process *s)
 {
     /* torch names the main thread of its processes pt_main_thread. */
     if (strncmp(s->comm, "python", 6) == 0 || strncmp(s->comm, "pt_", 3) == 0)
@@ -52,12 +52,12 @@ static bool is_python(const struct seen *s)
 }
 
 /* torch.compile starts processes with a PYTHONPATH of their own. They train nothing. */
-static bool only_compiles(const struct seen *s)
+static bool only_compiles(const struct tree_process *s)
 {
     return s->command && strstr(s->command, "/torch/_inductor/compile_worker/");
 }
 
-/* Learned from the training command itself, which was given it by `leat run`. */
+/* From the environment that `leat run` gave the training command. */
 static const char *inject_dir(struct collector *c)
 {
     char path[sizeof c->inject_dir];
@@ -71,8 +71,8 @@ static const char *inject_dir(struct collector *c)
     return c->inject_dir[0] ? c->inject_dir : "_inject";
 }
 
-/* python -I, -E and -S switch off what brings the hooks in. */
-static char deaf_flag(const char *command)
+/* The option that keeps the hooks out: python -I, -E or -S; 0: none. */
+static char isolating_flag(const char *command)
 {
     const char *word = command ? command + strcspn(command, " ") : "";
     while (*word == ' ' && word[1] == '-' && word[2] != '-') {
@@ -88,7 +88,7 @@ static char deaf_flag(const char *command)
     return 0;
 }
 
-static void find_reason(struct collector *c, struct seen *s)
+static void find_reason(struct collector *c, struct tree_process *s)
 {
     char value[8192], why[160] = "";
     int result = proc_environ(c->proc_root, s->pid, "LEAT_SOCKET", value, sizeof value);
@@ -98,12 +98,12 @@ static void find_reason(struct collector *c, struct seen *s)
         result = proc_environ(c->proc_root, s->pid, "PYTHONPATH", value, sizeof value);
         if (result == -ENOENT || (result >= 0 && !strstr(value, inject_dir(c))))
             snprintf(why, sizeof why, "was started with another PYTHONPATH");
-        else if (deaf_flag(s->command))
+        else if (isolating_flag(s->command))
             snprintf(why, sizeof why, "was started with python -%c, which ignores PYTHONPATH",
-                     deaf_flag(s->command));
+                     isolating_flag(s->command));
     }
-    mem_free(s->silent_why);
-    s->silent_why = why[0] ? mem_strdup(why) : NULL;
+    mem_free(s->no_data_reason);
+    s->no_data_reason = why[0] ? mem_strdup(why) : NULL;
 }
 
 static bool has_torch(const struct collector *c, int64_t pid)
@@ -113,21 +113,21 @@ static bool has_torch(const struct collector *c, int64_t pid)
     size_t bytes = 0;
     snprintf(number, sizeof number, "%lld", (long long)pid);
     char *path = path_join(c->proc_root, "proc", number, "maps", NULL);
-    bool found = path && path_read_file(path, MAPS_MOST_BYTES, &maps, &bytes, NULL) >= 0 &&
+    bool found = path && path_read_file(path, MAX_MAPS_BYTES, &maps, &bytes, NULL) >= 0 &&
                  strstr(maps, "libtorch");
     mem_free(maps);
     mem_free(path);
     return found;
 }
 
-void lost_look(struct collector *c, struct seen *s)
+void lost_check_process(struct collector *c, struct tree_process *s)
 {
-    if (s->torch || s->looks >= LOOKS_MOST || !is_python(s) || only_compiles(s) ||
-        speaker_find(c, s->pid))
+    if (s->torch || s->map_reads >= MAX_MAP_READS || !is_python(s) || only_compiles(s) ||
+        recording_process_find(c, s->pid))
         return;
-    if (s->looks++ == 0)
+    if (s->map_reads++ == 0)
         find_reason(c, s);
-    if (s->silent_why)
+    if (s->no_data_reason)
         s->torch = has_torch(c, s->pid);
 }
 
@@ -136,13 +136,14 @@ void lost_look(struct collector *c, struct seen *s)
 static void lost_processes(struct collector *c)
 {
     int rows = 0;
-    for (size_t i = 0; i < c->seen_count && rows < ROWS_MOST; i++) {
-        const struct seen *s = &c->seen[i];
-        /* When nobody spoke at all, every Python that could not is worth a word. */
-        if (!s->silent_why || speaker_find(c, s->pid) || (!s->torch && c->speaker_count > 0))
+    for (size_t i = 0; i < c->tree_count && rows < MAX_ROWS; i++) {
+        const struct tree_process *s = &c->tree[i];
+        /* When no process recorded, every Python process that could not is reported. */
+        if (!s->no_data_reason || recording_process_find(c, s->pid) ||
+            (!s->torch && c->recording_count > 0))
             continue;
-        lost_add(c, "ranks", 1, "process %lld (%.80s) %s: leat saw nothing of it",
-                 (long long)s->pid, s->command ? s->command : s->comm, s->silent_why);
+        lost_add(c, "ranks", 1, "process %lld (%.80s) %s: not recorded", (long long)s->pid,
+                 s->command ? s->command : s->comm, s->no_data_reason);
         rows++;
     }
 }
@@ -150,60 +151,60 @@ static void lost_processes(struct collector *c)
 static void lost_ranks(struct collector *c)
 {
     int world = 0;
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        int said = c->speakers[i]->header.world_size;
-        if (said > world && said <= RANK_MOST && speaker_said_rank(c->speakers[i]) >= 0)
-            world = said;
+    for (size_t i = 0; i < c->recording_count; i++) {
+        int declared = c->recording[i]->header.world_size;
+        if (declared > world && declared <= MAX_RANK &&
+            recording_process_declared_rank(c->recording[i]) >= 0)
+            world = declared;
     }
     if (world < 2)
         return;
-    char *spoke = mem_alloc((size_t)world);
-    struct str silent = {0};
+    char *recorded = mem_alloc((size_t)world);
+    struct str missing = {0};
     int64_t count = 0;
-    for (size_t i = 0; spoke && i < c->speaker_count; i++) {
-        int rank = speaker_said_rank(c->speakers[i]);
+    for (size_t i = 0; recorded && i < c->recording_count; i++) {
+        int rank = recording_process_declared_rank(c->recording[i]);
         if (rank >= 0 && rank < world)
-            spoke[rank] = 1;
+            recorded[rank] = 1;
     }
-    for (int r = 0; spoke && r < world; r++) {
-        if (spoke[r])
+    for (int r = 0; recorded && r < world; r++) {
+        if (recorded[r])
             continue;
         if (count++ < 8)
-            str_addf(&silent, "%s%d", silent.length ? ", " : "", r);
+            str_addf(&missing, "%s%d", missing.length ? ", " : "", r);
     }
     if (count > 0)
-        lost_add(c, "ranks", count, "rank %s%s of %d never spoke to leat", str_text(&silent),
+        lost_add(c, "ranks", count, "no data from rank %s%s of %d", str_text(&missing),
                  count > 8 ? " and more" : "", world);
-    str_done(&silent);
-    mem_free(spoke);
+    str_done(&missing);
+    mem_free(recorded);
 }
 
-static void lost_of_speakers(struct collector *c)
+static void lost_of_recording(struct collector *c)
 {
     int rows = 0;
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        const struct speaker *s = c->speakers[i];
+    for (size_t i = 0; i < c->recording_count; i++) {
+        const struct recording_process *s = c->recording[i];
         if (s->lost > 0)
             lost_add(c, "records", s->lost > INT64_MAX ? INT64_MAX : (int64_t)s->lost,
-                     "process %d recorded faster than leat could read, or records made no sense",
+                     "process %d: records dropped because a ring was full, or invalid",
                      (int)s->pid);
-        bool again = false; /* ranks and workers lack the same hooks: say it once */
+        bool again = false; /* ranks and workers lack the same hooks: report it once */
         for (size_t k = 0; k < i && !again; k++)
-            again = strcmp(c->speakers[k]->header.missing, s->header.missing) == 0;
-        if (s->header.missing[0] && !again && rows++ < ROWS_MOST)
-            lost_add(c, "probes", 1, "process %d has no place for these hooks: %.180s", (int)s->pid,
+            again = strcmp(c->recording[k]->header.missing, s->header.missing) == 0;
+        if (s->header.missing[0] && !again && rows++ < MAX_ROWS)
+            lost_add(c, "probes", 1, "process %d: hooks not installed: %.180s", (int)s->pid,
                      s->header.missing);
     }
 }
 
 void lost_write(struct collector *c)
 {
-    lost_of_speakers(c);
+    lost_of_recording(c);
     cuda_lost(c);
     lost_ranks(c);
     lost_processes(c);
-    if (c->seen_more > 0)
-        lost_add(c, "samples", c->seen_more,
-                 "the run had more than %d processes at a time: later ones were not sampled",
-                 SEEN_MOST);
+    if (c->tree_overflow > 0)
+        lost_add(c, "samples", c->tree_overflow,
+                 "more than %d processes at a time: the others not sampled", MAX_TREE);
 }

@@ -1,5 +1,5 @@
 /* collector_spans.c: time with a name: checkpoints, evaluations, user phases. Summed by name; names
- * beyond SPAN_NAMES are added to the last entry. */
+ * beyond MAX_SPAN_NAMES are added to the last entry. */
 #include "collect/collector_internal.h"
 
 #include "base/mem.h"
@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct span_total *find_total(struct speaker *s, const char *name)
+static struct span_total *find_total(struct recording_process *s, const char *name)
 {
     for (size_t i = 0; i < s->span_count; i++)
         if (strcmp(s->spans[i].name, name) == 0)
             return &s->spans[i];
-    if (s->span_count >= SPAN_NAMES)
+    if (s->span_count >= MAX_SPAN_NAMES)
         return &s->spans[s->span_count - 1];
     if (mem_reserve(&s->spans, &s->span_cap, s->span_count + 1, sizeof *s->spans) < 0)
         return NULL;
@@ -22,7 +22,7 @@ static struct span_total *find_total(struct speaker *s, const char *name)
     return t;
 }
 
-void spans_add(struct speaker *s, const char *name, uint64_t start_ns, uint64_t end_ns,
+void spans_add(struct recording_process *s, const char *name, uint64_t start_ns, uint64_t end_ns,
                uint64_t other_ns)
 {
     struct span_total *t = find_total(s, name);
@@ -36,7 +36,7 @@ void spans_add(struct speaker *s, const char *name, uint64_t start_ns, uint64_t 
         t->max_ns = ns;
 }
 
-void spans_write_totals(struct speaker *s, int rank)
+void spans_write_totals(struct recording_process *s, int rank)
 {
     for (size_t i = 0; i < s->span_count; i++) {
         const struct span_total *t = &s->spans[i];
@@ -52,7 +52,7 @@ void spans_write_totals(struct speaker *s, int rank)
     }
 }
 
-void spans_done(struct speaker *s)
+void spans_done(struct recording_process *s)
 {
     mem_free(s->spans);
     s->spans = NULL;

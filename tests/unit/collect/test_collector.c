@@ -99,7 +99,8 @@ static void test_killed(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
 }
 
-/* The memory of a dead process is given back and its rows are there long before the end. */
+/* The memory of a process that has ended is unmapped, and its rows are written, long before the
+ * end. */
 static void test_death_is_noticed(void **state)
 {
     begin(getpid());
@@ -153,7 +154,7 @@ static void test_ranks(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps WHERE id >> 40 = 1"), 17);
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
     assert_string_equal(ask_text("SELECT why FROM lost WHERE what = 'ranks'"),
-                        "rank 2 of 3 never spoke to leat");
+                        "no data from rank 2 of 3");
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE role = 'main'"), 2);
     assert_int_equal(ask("SELECT count(*) FROM loaders WHERE rank = 1"), 1);
 }
@@ -404,7 +405,7 @@ static void wait_for_exec(pid_t pid, const char *name)
 
 /* Watches a program named python3 for a while that leat's environment did not reach: a shell that
  * waits, whatever its arguments are. */
-static void watch_deaf(const char *argument)
+static void watch_isolated(const char *argument)
 {
     char program[96], command[256];
     snprintf(program, sizeof program, "%s/python3", w.dir);
@@ -430,12 +431,12 @@ static void watch_deaf(const char *argument)
     finish();
 }
 
-static void test_deaf_python(void **state)
+static void test_isolated_python(void **state)
 {
-    watch_deaf("train.py");
+    watch_isolated("train.py");
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
     const char *why = ask_text("SELECT why FROM lost WHERE what = 'ranks'");
-    assert_non_null(strstr(why, "was started with another PYTHONPATH: leat saw nothing of it"));
+    assert_non_null(strstr(why, "was started with another PYTHONPATH: not recorded"));
     assert_non_null(strstr(why, "python3 -c read never train.py"));
     assert_string_equal(ask_text("SELECT comm FROM processes WHERE recorded = 0"), "python3");
     assert_true(ask("SELECT count(*) FROM proc_samples") >= 1);
@@ -445,7 +446,7 @@ static void test_deaf_python(void **state)
 
 static void test_compile_worker(void **state)
 {
-    watch_deaf("/lib/torch/_inductor/compile_worker/__main__.py");
+    watch_isolated("/lib/torch/_inductor/compile_worker/__main__.py");
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE comm = 'python3'"), 1);
     assert_int_equal(ask("SELECT count(*) FROM lost WHERE what = 'ranks'"), 0);
 }
@@ -585,7 +586,7 @@ int main(void)
         TEST(test_memory),
         TEST(test_foreign_memory),
         TEST(test_scribbled_memory),
-        TEST(test_deaf_python),
+        TEST(test_isolated_python),
         TEST(test_compile_worker),
         TEST(test_samples),
         TEST(test_hello_is_sampled_without_a_search),

@@ -441,7 +441,7 @@ static void test_many_workers(void **state)
                      2 * 64);
     assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 190 AND n = 2"), 192);
     assert_int_equal(ask("SELECT count(*) FROM input_hist WHERE bin = 186 AND n = 2"), 768);
-    assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'processes whose input%'"),
+    assert_int_equal(ask("SELECT n FROM lost WHERE why LIKE 'more than % workers%'"),
                      WORKERS - 1024);
     assert_int_equal(ask("SELECT max(n) FROM (SELECT count(*) AS n FROM input_lines GROUP BY "
                          "worker)"),

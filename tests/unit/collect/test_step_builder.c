@@ -1,5 +1,5 @@
-/* test_fold_steps.c: where steps end: one optimizer, several, leat.step(), and none at all. */
-#include "fold_world.h"
+/* test_step_builder.c: where steps end: one optimizer, several, leat.step(), and none at all. */
+#include "step_world.h"
 
 /* ---- several optimizers ------------------------------------------------------------------- */
 
@@ -169,9 +169,9 @@ static void test_inference(void **state)
     assert_int_equal(w.drops, 0);
     assert_int_equal(count_spans("all_reduce"), 1);
     expect_span(0, "epoch_start", 100, 140, 0);
-    assert_int_equal(fold_loader(w.fold, 1)->batches, 3);
-    assert_int_equal(fold_loader(w.fold, 1)->wait_ns, 20 + 15 + 10 + 30 + 5);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 0);
+    assert_int_equal(step_builder_loader(w.builder, 1)->batches, 3);
+    assert_int_equal(step_builder_loader(w.builder, 1)->wait_ns, 20 + 15 + 10 + 30 + 5);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 0);
     done();
 }
 
@@ -258,26 +258,26 @@ static void test_endless_inference(void **state)
 {
     begin();
     w.step_count = 0;
-    struct fold_sink quiet = {NULL, NULL, on_drop, on_span};
-    fold_free(w.fold);
-    assert_int_equal(fold_new(0, ~0u, &quiet, &w.fold), 0);
+    struct step_sink quiet = {NULL, NULL, on_drop, on_span};
+    step_builder_free(w.builder);
+    assert_int_equal(step_builder_new(0, ~0u, &quiet, &w.builder), 0);
     uint64_t t = 100;
     for (int round = 0; round < 500; round++) {
         for (int i = 0; i < 1000; i++, t += 100)
             FETCH(1, 1, 4, t, t + 10);
         feed();
     }
-    assert_int_equal(fold_steps(w.fold), 499999);
+    assert_int_equal(step_builder_steps(w.builder), 499999);
     END(1, 1, t, t + 1);
     ITER(2, 2, t + 50, t + 60);
     plain_step(2, 2, t + 60);
     feed();
-    assert_int_equal(fold_end(w.fold, t), 0);
-    assert_int_equal(fold_steps(w.fold), 1);
+    assert_int_equal(step_builder_end(w.builder, t), 0);
+    assert_int_equal(step_builder_steps(w.builder), 1);
     assert_int_equal(w.drops, 1);
     expect_span(0, "eval", 100, t + 1, 0);
-    assert_int_equal(fold_loader(w.fold, 1)->batches, 500000);
-    assert_int_equal(fold_loader(w.fold, 1)->evaluated, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->batches, 500000);
+    assert_int_equal(step_builder_loader(w.builder, 1)->evaluated, 1);
     done();
 }
 

@@ -1,13 +1,13 @@
-/* fold_world.h: how the tests of fold are written.
+/* step_world.h: how the tests of fold are written.
  *
  * A stream is written as the script would make it, one line a span: FETCH(loader, iteration,
  * samples, t0, t1) and so on, in the order in which the spans end. Times are small numbers of
  * nanoseconds. Every step that comes out is checked to be the exact sum of its phases, whatever
- * else a test looks at. */
+ * else a test map_reads at. */
 #ifndef LEAT_TESTS_FOLD_WORLD_H
 #define LEAT_TESTS_FOLD_WORLD_H
 
-#include "collect/fold.h"
+#include "collect/step_builder.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,17 +21,17 @@
 enum { MAIN = 100, OTHER_THREAD = 200, MOST = 4096 };
 enum { N_CHECKPOINT = 1, N_EVAL, N_USER, N_FORWARD, N_INPUT, N_ALLREDUCE, N_BACKWARD, N_NESTED };
 
-struct told {
+struct reported {
     char name[32];
     int64_t step;
     uint64_t a, b, other;
 };
 
 static struct world {
-    struct fold *fold;
+    struct step_builder *builder;
     struct step_row steps[MOST];
     int step_count, drops;
-    struct told spans[MOST];
+    struct reported spans[MOST];
     int span_count;
     struct ring_record records[MOST];
     int record_count;
@@ -63,7 +63,7 @@ static inline void on_span(void *context, const char *name, int64_t step, uint64
                            uint64_t other)
 {
     assert_true(w.span_count < MOST);
-    struct told *t = &w.spans[w.span_count++];
+    struct reported *t = &w.spans[w.span_count++];
     snprintf(t->name, sizeof t->name, "%s", name);
     t->step = step;
     t->a = a;
@@ -77,16 +77,16 @@ static inline void begin_with(uint32_t signals)
 {
     memset(&w, 0, sizeof w);
     w.tid = MAIN;
-    struct fold_sink sink = {NULL, on_step, on_drop, on_span};
-    assert_int_equal(fold_new(0, signals, &sink, &w.fold), 0);
-    fold_name(w.fold, N_CHECKPOINT, "checkpoint");
-    fold_name(w.fold, N_EVAL, "eval");
-    fold_name(w.fold, N_USER, "logging");
-    fold_name(w.fold, N_FORWARD, "forward");
-    fold_name(w.fold, N_INPUT, "input");
-    fold_name(w.fold, N_ALLREDUCE, "all_reduce");
-    fold_name(w.fold, N_BACKWARD, "backward");
-    fold_name(w.fold, N_NESTED, "plots");
+    struct step_sink sink = {NULL, on_step, on_drop, on_span};
+    assert_int_equal(step_builder_new(0, signals, &sink, &w.builder), 0);
+    step_builder_name(w.builder, N_CHECKPOINT, "checkpoint");
+    step_builder_name(w.builder, N_EVAL, "eval");
+    step_builder_name(w.builder, N_USER, "logging");
+    step_builder_name(w.builder, N_FORWARD, "forward");
+    step_builder_name(w.builder, N_INPUT, "input");
+    step_builder_name(w.builder, N_ALLREDUCE, "all_reduce");
+    step_builder_name(w.builder, N_BACKWARD, "backward");
+    step_builder_name(w.builder, N_NESTED, "plots");
 }
 
 static inline void begin(void)
@@ -116,21 +116,21 @@ static inline void rec(int kind, unsigned flags, uint32_t id, uint64_t arg, uint
 
 static inline void feed(void)
 {
-    assert_int_equal(fold_feed(w.fold, w.records, w.record_count), 0);
+    assert_int_equal(step_builder_feed(w.builder, w.records, w.record_count), 0);
     w.record_count = 0;
 }
 
 static inline void finish(uint64_t end)
 {
     feed();
-    assert_int_equal(fold_end(w.fold, end), 0);
-    assert_int_equal(fold_steps(w.fold), w.step_count);
+    assert_int_equal(step_builder_end(w.builder, end), 0);
+    assert_int_equal(step_builder_steps(w.builder), w.step_count);
 }
 
 static inline void done(void)
 {
-    fold_free(w.fold);
-    w.fold = NULL;
+    step_builder_free(w.builder);
+    w.builder = NULL;
 }
 
 /* The phases of a step in the order of the columns. */

@@ -1,5 +1,5 @@
-/* test_fold_eval.c: what is not the training: evaluations, and the work of other threads. */
-#include "fold_world.h"
+/* test_step_eval.c: what is not the training: evaluations, and the work of other threads. */
+#include "step_world.h"
 
 /* ---- evaluation --------------------------------------------------------------------------- */
 
@@ -25,11 +25,11 @@ static void test_eval_between_steps(void **state)
     assert_int_equal(count_spans("eval"), 1);
     expect_span(0, "eval", t, t + 801, 0);
     expect_span(0, "logging", t + 500, t + 510, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 1);
-    assert_int_equal(fold_loader(w.fold, 2)->trained, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->batches, 2);
-    assert_int_equal(fold_loader(w.fold, 2)->wait_ns, 601);
-    assert_int_equal(fold_loader(w.fold, 2)->first_wait_ns, 500);
+    assert_int_equal(step_builder_loader(w.builder, 2)->evaluated, 1);
+    assert_int_equal(step_builder_loader(w.builder, 2)->trained, 0);
+    assert_int_equal(step_builder_loader(w.builder, 2)->batches, 2);
+    assert_int_equal(step_builder_loader(w.builder, 2)->wait_ns, 601);
+    assert_int_equal(step_builder_loader(w.builder, 2)->first_wait_ns, 500);
     done();
 }
 
@@ -107,8 +107,8 @@ static void test_eval_without_a_train_loader(void **state)
     for (int i = 1; i < 6; i++)
         expect(i, 0, 0, 20, 50, 50, 0, 0);
     assert_int_equal(count_spans("eval"), 6);
-    assert_int_equal(fold_loader(w.fold, 2)->trained, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 6);
+    assert_int_equal(step_builder_loader(w.builder, 2)->trained, 0);
+    assert_int_equal(step_builder_loader(w.builder, 2)->evaluated, 6);
     done();
 }
 
@@ -125,7 +125,7 @@ static void test_eval_with_gradients_in_a_step(void **state)
     finish(t + 300);
     expect(1, 10, 0, 5 + 10, 5, 10, 0, 3);
     expect_span(0, "eval", t + 15, t + 65, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 1);
+    assert_int_equal(step_builder_loader(w.builder, 2)->evaluated, 1);
     done();
 }
 
@@ -203,7 +203,7 @@ static void test_eval_named(void **state)
 
 static void test_eval_before_training(void **state)
 {
-    begin(); /* a sanity check: its batches were given out as steps, and are taken back */
+    begin(); /* a sanity check: its batches were emitted as steps, and are dropped */
     ITER(2, 1, 100, 110);
     FETCH(2, 1, 4, 110, 150);
     FETCH(2, 1, 4, 160, 190);
@@ -220,7 +220,7 @@ static void test_eval_before_training(void **state)
     expect_span(0, "eval", 100, 201, 0);
     assert_int_equal(count_spans("epoch_start"), 1);
     expect_span(0, "epoch_start", 400, 420, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 1);
+    assert_int_equal(step_builder_loader(w.builder, 2)->evaluated, 1);
     done();
 }
 
@@ -256,7 +256,7 @@ static void test_eval_every_step(void **state)
         expect(i, 10, 0, 20, 30, 15, 0, 5 + 10);
         assert_int_equal(w.steps[i].flags, STEP_AFTER_EVAL);
     }
-    assert_int_equal(fold_loader(w.fold, 2)->evaluated, 6);
+    assert_int_equal(step_builder_loader(w.builder, 2)->evaluated, 6);
     done();
 }
 
@@ -283,7 +283,7 @@ static void test_background_fetch(void **state)
         assert_int_equal(w.steps[i].micro_steps, 1);
         assert_int_equal(w.steps[i].samples, 4);
     }
-    const struct fold_loader *l = fold_loader(w.fold, 1);
+    const struct loader_totals *l = step_builder_loader(w.builder, 1);
     assert_int_equal(l->wait_ns, 0);
     assert_int_equal(l->background_ns, 5 * 86);
     assert_int_equal(l->trained, 1);
@@ -365,7 +365,7 @@ static void test_background_runs_ahead(void **state)
     finish(2000);
     assert_int_equal(w.step_count, 3);
     assert_int_equal(w.steps[0].micro_steps, 3);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 1);
     assert_int_equal(count_spans("eval"), 0);
     done();
 }

@@ -1,5 +1,5 @@
-/* test_fold_phases.c: what each nanosecond of a step is called, in loops of every shape. */
-#include "fold_world.h"
+/* test_step_phases.c: what each nanosecond of a step is called, in loops of every shape. */
+#include "step_world.h"
 
 /* ---- phases ------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static void test_plain(void **state)
     assert_int_equal(w.steps[0].flags, STEP_EPOCH_START);
     assert_int_equal(w.steps[0].end_ns, 1090);
     expect_span(0, "epoch_start", 1000, 1020, 0);
-    const struct fold_loader *l = fold_loader(w.fold, 1);
+    const struct loader_totals *l = step_builder_loader(w.builder, 1);
     assert_int_equal(l->iterations, 1);
     assert_int_equal(l->batches, 7);
     assert_int_equal(l->samples, 28);
@@ -34,7 +34,7 @@ static void test_plain(void **state)
     assert_int_equal(l->first_wait_ns, 17);
     assert_int_equal(l->trained, 1);
     assert_int_equal(l->evaluated, 0);
-    assert_null(fold_loader(w.fold, 2));
+    assert_null(step_builder_loader(w.builder, 2));
     done();
 }
 
@@ -48,10 +48,10 @@ static void test_feeds_of_one(void **state)
     int n = w.record_count;
     memcpy(all, w.records, sizeof all);
     for (int i = 0; i < n; i++)
-        assert_int_equal(fold_feed(w.fold, &all[i], 1), 0);
+        assert_int_equal(step_builder_feed(w.builder, &all[i], 1), 0);
     w.record_count = 0;
-    assert_int_equal(fold_steps(w.fold), 6); /* the last is pending */
-    assert_int_equal(fold_step_at(w.fold), 7);
+    assert_int_equal(step_builder_steps(w.builder), 6); /* the last is pending */
+    assert_int_equal(step_builder_step_at(w.builder), 7);
     finish(t);
     assert_int_equal(w.step_count, 7);
     expect(6, 10, 0, 20, 30, 15, 0, 8);
@@ -61,9 +61,9 @@ static void test_feeds_of_one(void **state)
 static void test_times_are_relative(void **state)
 {
     begin();
-    fold_free(w.fold);
-    struct fold_sink sink = {NULL, on_step, on_drop, on_span};
-    assert_int_equal(fold_new(5000, 0, &sink, &w.fold), 0);
+    step_builder_free(w.builder);
+    struct step_sink sink = {NULL, on_step, on_drop, on_span};
+    assert_int_equal(step_builder_new(5000, 0, &sink, &w.builder), 0);
     plain_step(1, 1, 6000);
     finish(7000);
     assert_int_equal(w.steps[0].end_ns, 1080);
@@ -115,7 +115,7 @@ static void test_missing_signals(void **state)
     assert_int_not_equal(w.steps[0].phase_ns[PHASE_OTHER], STORE_NULL);
     done();
     begin_with(0);
-    fold_signals(w.fold, LEAT_SIGNAL_H2D);
+    step_builder_signals(w.builder, LEAT_SIGNAL_H2D);
     plain_step(1, 1, 100);
     finish(1000);
     assert_int_not_equal(w.steps[0].phase_ns[PHASE_H2D], STORE_NULL);
@@ -358,7 +358,7 @@ static void test_no_backward_seen(void **state)
     assert_int_equal(w.step_count, 4);
     expect(0, 10, 0, 50, 0, 20, 0, 0);
     expect(3, 10, 0, 50, 0, 20, 0, 20);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 1);
     done();
 }
 
@@ -403,7 +403,7 @@ static void test_prefetch_over_epochs(void **state)
     expect(1, 5, 0, 10, 10, 5, 0, 0);
     assert_int_equal(w.steps[0].micro_steps, 2);
     assert_int_equal(count_spans("eval"), 0);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 2);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 2);
     done();
 }
 
@@ -421,7 +421,7 @@ static void test_new_iterator_each_step(void **state)
     assert_int_equal(w.step_count, 700);
     for (int i = 0; i < 700; i++)
         expect(i, 30, 0, 10, 20, 40, 0, 0);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 700);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 700);
     done();
 }
 
@@ -446,9 +446,9 @@ static void test_two_loaders(void **state)
     assert_int_equal(w.steps[0].micro_steps, 2);
     assert_int_equal(w.steps[0].samples, 20);
     assert_int_equal(count_spans("eval"), 0);
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 1);
-    assert_int_equal(fold_loader(w.fold, 1)->evaluated, 0);
-    assert_int_equal(fold_loader(w.fold, 2)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->evaluated, 0);
+    assert_int_equal(step_builder_loader(w.builder, 2)->trained, 1);
     done();
 }
 
@@ -469,8 +469,8 @@ static void test_loader_in_loader(void **state)
         assert_int_equal(w.steps[i].micro_steps, 1);
         assert_int_equal(w.steps[i].samples, 4);
     }
-    assert_int_equal(fold_loader(w.fold, 1)->trained, 1);
-    assert_int_equal(fold_loader(w.fold, 2)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 1)->trained, 1);
+    assert_int_equal(step_builder_loader(w.builder, 2)->trained, 1);
     assert_int_equal(count_spans("eval"), 0);
     done();
 }

@@ -1,5 +1,5 @@
-/* test_fold_random.c: the laws of the accounting under streams nobody has thought of. */
-#include "fold_world.h"
+/* test_step_random.c: the laws of the accounting under streams nobody has thought of. */
+#include "step_world.h"
 
 /* ---- random streams ------------------------------------------------------------------------ */
 
@@ -86,7 +86,7 @@ static void check_conserved(int step)
 {
     uint64_t from = w.steps[step - 1].end_ns, to = w.steps[step].end_ns, eval = 0;
     for (int i = 0; i < w.span_count; i++) {
-        const struct told *t = &w.spans[i];
+        const struct reported *t = &w.spans[i];
         uint64_t a = t->a > from ? t->a : from, b = t->b < to ? t->b : to;
         if (strcmp(t->name, "eval") == 0 && a < b)
             eval += b - a;
@@ -102,12 +102,12 @@ static void test_random_streams(void **state)
         int steps = random_stream();
         /* In feeds of any size the answer is the same. */
         int n = w.record_count, cut = n > 0 ? (int)dice((uint64_t)n) : 0;
-        assert_int_equal(fold_feed(w.fold, w.records, cut), 0);
-        assert_int_equal(fold_feed(w.fold, w.records + cut, n - cut), 0);
-        assert_int_equal(fold_end(w.fold, now), 0);
-        if (fold_steps(w.fold) != steps && steps > 0)
+        assert_int_equal(step_builder_feed(w.builder, w.records, cut), 0);
+        assert_int_equal(step_builder_feed(w.builder, w.records + cut, n - cut), 0);
+        assert_int_equal(step_builder_end(w.builder, now), 0);
+        if (step_builder_steps(w.builder) != steps && steps > 0)
             fail_msg("stream %lu: %ld steps, expected %d", (unsigned long)i,
-                     (long)fold_steps(w.fold), steps);
+                     (long)step_builder_steps(w.builder), steps);
         uint64_t records = 0;
         for (int k = 0; k < w.step_count; k++) {
             records += w.steps[k].records;
@@ -136,8 +136,8 @@ static void test_garbage(void **state)
             };
         }
         for (int k = 0; k < 200; k += 40)
-            assert_int_equal(fold_feed(w.fold, junk + k, 40), 0);
-        assert_int_equal(fold_end(w.fold, 5000), 0);
+            assert_int_equal(step_builder_feed(w.builder, junk + k, 40), 0);
+        assert_int_equal(step_builder_end(w.builder, 5000), 0);
         done();
     }
 }

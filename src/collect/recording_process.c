@@ -1,17 +1,17 @@
-/* collector_speaker.c: one process that records.
+/* recording_process.c: one process that records.
  *
- * Its records go to a fold, but for two kinds that need none: what the allocator of torch holds,
- * and the batches that a DataLoader worker has made.
+ * Its records go to a step builder, except two kinds: what the allocator of torch holds, and the
+ * batches that a DataLoader worker has made.
  *
- * Ranks. A process that makes steps is a rank: the one it said (torchrun and others tell it by
- * environment), else 0. When two processes make steps under the same rank, be it one after the
- * other (a shell script that trains twice) or side by side (a search over settings), the first
- * keeps it; the second gets the next free number from the world's size on, and a note says so.
- * Processes that make no step, workers among them, never claim one.
+ * Ranks. A process that makes steps has a rank: the one it declares (torchrun and others set it in
+ * the environment), else 0. When two processes make steps under the same rank, one after the other
+ * (a shell script that trains twice) or at the same time (a search over settings), the first keeps
+ * it; the second gets the next free number from the world size on, and a note is written. Processes
+ * without steps, such as workers, get none.
  *
- * The limit of steps. A rank that has made `max_steps` is asked to record no more. Steps of an
- * inference count only once they are clearly no evaluation before a training: until then they are
- * not stored beyond the limit, but the process may go on.
+ * The limit of steps. A rank that has made `max_steps` is asked to stop recording. Steps of an
+ * inference may still turn out to be an evaluation before a training: until then they are not
+ * stored beyond the limit, but the process goes on.
  */
 #include "collect/collector_internal.h"
 
@@ -22,11 +22,11 @@
 
 /* A gradient accumulation or a sanity check before the first optimizer step is shorter than this.
  */
-enum { PROVISIONAL_MOST = 4096 };
+enum { MAX_PROVISIONAL = 4096 };
 
-struct speaker *speaker_new(struct collector *c, pid_t pid)
+struct recording_process *recording_process_new(struct collector *c, pid_t pid)
 {
-    struct speaker *s = mem_alloc(sizeof *s);
+    struct recording_process *s = mem_alloc(sizeof *s);
     if (!s)
         return NULL;
     s->collector = c;
@@ -35,13 +35,13 @@ struct speaker *speaker_new(struct collector *c, pid_t pid)
     return s;
 }
 
-void speaker_free(struct speaker *s)
+void recording_process_free(struct recording_process *s)
 {
     if (!s)
         return;
     if (s->open)
         ring_reader_close(&s->reader);
-    fold_free(s->fold);
+    step_builder_free(s->builder);
     spans_done(s);
     mem_free(s->memory);
     mem_free(s);
@@ -49,76 +49,76 @@ void speaker_free(struct speaker *s)
 
 /* ---- ranks -------------------------------------------------------------------------------- */
 
-int speaker_said_rank(const struct speaker *s)
+int recording_process_declared_rank(const struct recording_process *s)
 {
-    return s->header.rank >= 0 && s->header.rank < RANK_MOST ? s->header.rank : -1;
+    return s->header.rank >= 0 && s->header.rank < MAX_RANK ? s->header.rank : -1;
 }
 
-static int said_world(const struct speaker *s)
+static int declared_world(const struct recording_process *s)
 {
-    return s->header.world_size > 0 && s->header.world_size <= RANK_MOST ? s->header.world_size : 1;
+    return s->header.world_size > 0 && s->header.world_size <= MAX_RANK ? s->header.world_size : 1;
 }
 
-static struct speaker *owner_of(struct collector *c, int rank)
+static struct recording_process *owner_of(struct collector *c, int rank)
 {
-    for (size_t i = 0; i < c->speaker_count; i++)
-        if (c->speakers[i]->rank == rank)
-            return c->speakers[i];
+    for (size_t i = 0; i < c->recording_count; i++)
+        if (c->recording[i]->rank == rank)
+            return c->recording[i];
     return NULL;
 }
 
-static void claim_rank(struct speaker *s)
+static void assign_rank(struct recording_process *s)
 {
     struct collector *c = s->collector;
-    int said = speaker_said_rank(s), want = said < 0 ? 0 : said;
+    int declared = recording_process_declared_rank(s), want = declared < 0 ? 0 : declared;
     if (!owner_of(c, want)) {
         s->rank = want;
         return;
     }
     int next = 1;
-    for (size_t i = 0; i < c->speaker_count; i++) {
-        if (said_world(c->speakers[i]) > next)
-            next = said_world(c->speakers[i]);
-        if (c->speakers[i]->rank >= next)
-            next = c->speakers[i]->rank + 1;
+    for (size_t i = 0; i < c->recording_count; i++) {
+        if (declared_world(c->recording[i]) > next)
+            next = declared_world(c->recording[i]);
+        if (c->recording[i]->rank >= next)
+            next = c->recording[i]->rank + 1;
     }
     s->rank = next;
     lost_add(c, "notes", 1, "process %d also trains as rank %d: shown as rank %d", (int)s->pid,
              want, next);
 }
 
-/* Whom a worker works for: its parent; under a fork server, which is everybody's parent and trains
- * nothing, the process that trains as the rank the worker was told. NULL when that is not known. */
-struct speaker *speaker_master(const struct speaker *s)
+/* The parent of a worker. Under a fork server, which is the parent of all and trains nothing, the
+ * process with the rank that the worker declares. NULL: not known. */
+struct recording_process *recording_process_trainer(const struct recording_process *s)
 {
-    struct speaker *parent = speaker_find(s->collector, s->header.ppid);
+    struct recording_process *parent = recording_process_find(s->collector, s->header.ppid);
     if (parent && parent != s && parent->rank >= 0)
         return parent;
-    int said = speaker_said_rank(s);
-    struct speaker *owner = owner_of(s->collector, said < 0 ? 0 : said);
+    int declared = recording_process_declared_rank(s);
+    struct recording_process *owner = owner_of(s->collector, declared < 0 ? 0 : declared);
     return owner != s ? owner : NULL;
 }
 
-/* A worker knows its rank only through its master. */
-static int rank_of_family(const struct speaker *s)
+/* A worker has the rank of its trainer. */
+static int rank_of(const struct recording_process *s)
 {
     if (s->rank >= 0)
         return s->rank;
-    const struct speaker *master = speaker_master(s);
-    if (master)
-        return master->rank;
-    int said = speaker_said_rank(s);
-    return said < 0 ? 0 : said;
+    const struct recording_process *trainer = recording_process_trainer(s);
+    if (trainer)
+        return trainer->rank;
+    int declared = recording_process_declared_rank(s);
+    return declared < 0 ? 0 : declared;
 }
 
-/* ---- memory told by the process ------------------------------------------------------------- */
+/* ---- memory of the allocator -------------------------------------------------------------- */
 
-static void write_memory(struct speaker *s, const struct memory_row *m, int64_t step)
+static void write_memory(struct recording_process *s, const struct memory_sample *m, int64_t step)
 {
     struct collector *c = s->collector;
     struct memory_sample_row row = {
         .t_ns = store_signed(collector_relative(c, m->t_ns)),
-        .rank = rank_of_family(s),
+        .rank = rank_of(s),
         .device = m->device,
         .step = step,
         .allocated = store_or_null(m->allocated),
@@ -130,7 +130,7 @@ static void write_memory(struct speaker *s, const struct memory_row *m, int64_t 
 }
 
 /* Rows wait until the step they fall into has ended. */
-static void release_memory(struct speaker *s, uint64_t until_ns, int64_t step)
+static void release_memory(struct recording_process *s, uint64_t until_ns, int64_t step)
 {
     size_t n = 0;
     while (n < s->memory_count && s->memory[n].t_ns <= until_ns)
@@ -141,20 +141,20 @@ static void release_memory(struct speaker *s, uint64_t until_ns, int64_t step)
 }
 
 /* The figures of one moment are a record each, and one row. */
-static void add_memory(struct speaker *s, const struct rec *r)
+static void add_memory(struct recording_process *s, const struct rec *r)
 {
     int64_t bytes = r->arg <= INT64_MAX ? (int64_t)r->arg : -1;
-    if (!s->memory && !(s->memory = mem_alloc_array(MEMORY_WAITING, sizeof *s->memory)))
+    if (!s->memory && !(s->memory = mem_alloc_array(MAX_MEMORY_WAITING, sizeof *s->memory)))
         return;
-    struct memory_row *row = s->memory_count ? &s->memory[s->memory_count - 1] : NULL;
+    struct memory_sample *row = s->memory_count ? &s->memory[s->memory_count - 1] : NULL;
     if (!row || row->t_ns != r->t1_ns || row->device != r->id) {
-        if (s->memory_count == MEMORY_WAITING)
-            release_memory(s, s->memory[MEMORY_WAITING / 2].t_ns,
-                           s->fold ? fold_step_at(s->fold) : 0);
-        if (s->memory_count == MEMORY_WAITING) /* times that run backwards */
+        if (s->memory_count == MAX_MEMORY_WAITING)
+            release_memory(s, s->memory[MAX_MEMORY_WAITING / 2].t_ns,
+                           s->builder ? step_builder_step_at(s->builder) : 0);
+        if (s->memory_count == MAX_MEMORY_WAITING) /* times that go backwards */
             s->memory_count = 0;
         row = &s->memory[s->memory_count++];
-        *row = (struct memory_row){r->t1_ns, r->id, -1, -1, -1, -1};
+        *row = (struct memory_sample){r->t1_ns, r->id, -1, -1, -1, -1};
     }
     if (r->flags & LEAT_REC_RESERVED)
         row->reserved = bytes;
@@ -166,7 +166,7 @@ static void add_memory(struct speaker *s, const struct rec *r)
         row->allocated = bytes;
 }
 
-static void add_worker_batch(struct speaker *s, const struct rec *r)
+static void add_worker_batch(struct recording_process *s, const struct rec *r)
 {
     uint64_t ns = r->t1_ns - r->t0_ns;
     uint64_t first = collector_relative(s->collector, r->t0_ns);
@@ -180,33 +180,35 @@ static void add_worker_batch(struct speaker *s, const struct rec *r)
         s->worker.max_ns = ns;
 }
 
-/* ---- what fold says ----------------------------------------------------------------------- */
+/* ---- output of the step builder
+ * ----------------------------------------------------------------------- */
 
-static void stop(struct speaker *s)
+static void stop(struct recording_process *s)
 {
     struct collector *c = s->collector;
     s->stopped = true;
     ring_reader_stop(&s->reader);
-    for (size_t i = 0; i < c->speaker_count; i++) { /* its workers too */
-        struct speaker *worker = c->speakers[i];
-        if (worker->open && worker->header.role == LEAT_ROLE_WORKER && speaker_master(worker) == s)
+    for (size_t i = 0; i < c->recording_count; i++) { /* its workers too */
+        struct recording_process *worker = c->recording[i];
+        if (worker->open && worker->header.role == LEAT_ROLE_WORKER &&
+            recording_process_trainer(worker) == s)
             ring_reader_stop(&worker->reader);
     }
 }
 
 static void on_step(void *context, const struct step_row *row)
 {
-    struct speaker *s = context;
+    struct recording_process *s = context;
     struct collector *c = s->collector;
     int64_t limit = c->options.max_steps;
     if (s->header.role == LEAT_ROLE_WORKER)
         return; /* a model that a dataset runs in a worker is not the training */
     if (s->rank < 0)
-        claim_rank(s);
+        assign_rank(s);
     s->trains = !(row->flags & STEP_INFERENCE);
     release_memory(s, c->options.start_ns + (uint64_t)row->end_ns, row->id);
     if (limit > 0 && s->steps >= limit) {
-        if (++s->provisional > PROVISIONAL_MOST && !s->stopped)
+        if (++s->provisional > MAX_PROVISIONAL && !s->stopped)
             stop(s);
         return;
     }
@@ -220,7 +222,7 @@ static void on_step(void *context, const struct step_row *row)
 
 static void on_drop(void *context)
 {
-    struct speaker *s = context;
+    struct recording_process *s = context;
     if (s->rank >= 0)
         store_drop_steps(s->collector->writer, s->rank, 0);
     s->steps = s->provisional = 0;
@@ -229,22 +231,22 @@ static void on_drop(void *context)
 static void on_span(void *context, const char *name, int64_t step, uint64_t start_ns,
                     uint64_t end_ns, uint64_t other_ns)
 {
-    struct speaker *s = context;
+    struct recording_process *s = context;
     if (s->collector->options.max_steps > 0 && step >= s->collector->options.max_steps)
         return;
     spans_add(s, name, start_ns, end_ns, other_ns);
 }
 
-static int make_fold(struct speaker *s)
+static int make_builder(struct recording_process *s)
 {
-    struct fold_sink sink = {s, on_step, on_drop, on_span};
-    return fold_new(s->collector->options.start_ns, s->header.signals, &sink, &s->fold);
+    struct step_sink sink = {s, on_step, on_drop, on_span};
+    return step_builder_new(s->collector->options.start_ns, s->header.signals, &sink, &s->builder);
 }
 
 /* ---- draining ----------------------------------------------------------------------------- */
 
-/* A whole drain: fold takes all threads at once, to order them (fold.c says why). */
-static int take_all(struct speaker *s)
+/* A whole drain: the step builder takes all threads at once (step_builder.c says why). */
+static int take_all(struct recording_process *s)
 {
     struct collector *c = s->collector;
     const size_t most = (size_t)REC_RINGS * REC_RING_RECORDS;
@@ -262,17 +264,17 @@ static int take_all(struct speaker *s)
     return (int)count;
 }
 
-static void learn_names(struct speaker *s)
+static void learn_names(struct recording_process *s)
 {
     char name[REC_NAME_BYTES];
     for (uint32_t id = s->names_known; id < s->header.names_used && id < REC_NAMES; id++)
         if (ring_reader_name(&s->reader, id, name))
-            fold_name(s->fold, id, name);
+            step_builder_name(s->builder, id, name);
     s->names_known = s->header.names_used;
 }
 
-/* Sorts a drain: what fold takes stays in the buffer, the rest is summed up here. */
-static int route(struct speaker *s, int count, uint64_t now_ns)
+/* What the step builder takes stays in the buffer; the rest is added up here. */
+static int route(struct recording_process *s, int count, uint64_t now_ns)
 {
     struct ring_record *records = s->collector->buffer;
     int kept = 0;
@@ -290,35 +292,35 @@ static int route(struct speaker *s, int count, uint64_t now_ns)
     return kept;
 }
 
-int speaker_drain(struct speaker *s)
+int recording_process_drain(struct recording_process *s)
 {
     int count = take_all(s);
-    uint64_t taken_ns = clock_now_ns(); /* whatever is in hand ended before this */
+    uint64_t taken_ns = clock_now_ns(); /* all records taken so far ended before this */
     /* After the records: names they use are in the table by now. */
     ring_reader_header(&s->reader, &s->header);
     int kept = route(s, count, taken_ns);
-    if (kept > 0 && !s->fold && make_fold(s) < 0)
+    if (kept > 0 && !s->builder && make_builder(s) < 0)
         s->refused += (uint64_t)kept;
     s->lost = ring_reader_lost(&s->reader) + s->refused;
-    if (!s->fold)
+    if (!s->builder)
         return count;
-    fold_signals(s->fold, s->header.signals);
+    step_builder_signals(s->builder, s->header.signals);
     learn_names(s);
-    int result = fold_feed(s->fold, s->collector->buffer, kept);
+    int result = step_builder_feed(s->builder, s->collector->buffer, kept);
     return result < 0 ? result : count;
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void write_worker(struct speaker *s)
+static void write_worker(struct recording_process *s)
 {
     if (s->header.role != LEAT_ROLE_WORKER && s->worker.batches == 0)
         return;
-    const struct speaker *master = input_master(s);
+    const struct recording_process *trainer = input_loader_process(s);
     struct worker_row row = {
         .pid = s->pid,
-        .parent_pid = master ? master->pid : s->header.ppid,
-        .rank = rank_of_family(s),
+        .parent_pid = trainer ? trainer->pid : s->header.ppid,
+        .rank = rank_of(s),
         .worker_id = store_or_null(s->header.worker_id),
         .batches = s->worker.batches,
         .samples = s->worker.samples ? s->worker.samples : STORE_NULL,
@@ -331,13 +333,13 @@ static void write_worker(struct speaker *s)
     store_add_worker(s->collector->writer, &row);
 }
 
-static void write_loader(struct speaker *s, uint32_t id, const struct leat_loader_info *info,
-                         const struct fold_loader *l)
+static void write_loader(struct recording_process *s, uint32_t id,
+                         const struct leat_loader_info *info, const struct loader_totals *l)
 {
     struct loader_row row = {
         .pid = s->pid,
         .loader = id,
-        .rank = rank_of_family(s),
+        .rank = rank_of(s),
         .use = l->trained > 0               ? "train"
                : s->steps > 0 && !s->trains ? "infer"
                                             : "eval",
@@ -362,8 +364,8 @@ static void write_loader(struct speaker *s, uint32_t id, const struct leat_loade
     store_add_loader(s->collector->writer, &row);
 }
 
-/* A loader whose batches leat's own engine makes. */
-static void write_engine(struct speaker *s, uint32_t id)
+/* A loader whose batches leat's engine makes. */
+static void write_engine(struct recording_process *s, uint32_t id)
 {
     struct ring_engine e;
     if (!ring_reader_engine(&s->reader, id, &e))
@@ -392,13 +394,13 @@ static void write_engine(struct speaker *s, uint32_t id)
     store_add_engine(s->collector->writer, &row);
 }
 
-static void write_loaders(struct speaker *s)
+static void write_loaders(struct recording_process *s)
 {
-    if (!s->fold || s->header.role == LEAT_ROLE_WORKER)
+    if (!s->builder || s->header.role == LEAT_ROLE_WORKER)
         return;
     for (uint32_t id = 0; id < s->header.loaders_used && id < REC_LOADERS; id++) {
         struct leat_loader_info info;
-        const struct fold_loader *l = fold_loader(s->fold, id);
+        const struct loader_totals *l = step_builder_loader(s->builder, id);
         if (!l || !ring_reader_loader(&s->reader, id, &info))
             continue;
         write_loader(s, id, &info, l);
@@ -406,38 +408,38 @@ static void write_loaders(struct speaker *s)
     }
 }
 
-/* The rank under which spans are stored, or -1: a process that made no step must not write over the
- * totals of one that did. */
-static int span_rank(const struct speaker *s)
+/* The rank under which spans are stored, or -1: a process without steps must not replace the totals
+ * of one that has steps. */
+static int span_rank(const struct recording_process *s)
 {
-    int rank = rank_of_family(s);
+    int rank = rank_of(s);
     if (s->rank >= 0)
         return s->rank;
     return s->header.role == LEAT_ROLE_WORKER || owner_of(s->collector, rank) ? -1 : rank;
 }
 
-void speaker_rows(struct speaker *s)
+void recording_process_write(struct recording_process *s)
 {
     write_worker(s);
     write_loaders(s);
-    cuda_write(s, rank_of_family(s));
+    cuda_write(s, rank_of(s));
     if (span_rank(s) >= 0)
         spans_write_totals(s, span_rank(s));
-    sample_write_process(s->collector, s, sample_find(s->collector, s->pid));
+    tree_write_process(s->collector, s, tree_find(s->collector, s->pid));
 }
 
-void speaker_end(struct speaker *s, uint64_t now_ns)
+void recording_process_end(struct recording_process *s, uint64_t now_ns)
 {
-    if (s->fold)
-        fold_end(s->fold, now_ns);
-    release_memory(s, UINT64_MAX, s->fold ? fold_step_at(s->fold) : 0);
+    if (s->builder)
+        step_builder_end(s->builder, now_ns);
+    release_memory(s, UINT64_MAX, s->builder ? step_builder_step_at(s->builder) : 0);
     s->ended_ns = collector_relative(s->collector, now_ns);
     input_end(s);
-    speaker_rows(s);
+    recording_process_write(s);
     ring_reader_close(&s->reader);
     s->open = false;
-    fold_free(s->fold);
-    s->fold = NULL;
+    step_builder_free(s->builder);
+    s->builder = NULL;
     spans_done(s);
     mem_free(s->memory);
     s->memory = NULL;

@@ -1,4 +1,4 @@
-/* fold_paint.c: one segment of the training thread -> nanoseconds per phase.
+/* step_phases.c: one segment of the training thread -> nanoseconds per phase.
  *
  * The spans of the thread are sorted by start and swept with a stack, so that every nanosecond of
  * the segment falls to exactly one of: a phase, or an evaluation, which belongs to no step. The sum
@@ -9,19 +9,18 @@
  *     phase      input   |forward |bw |sync  |backward|other|optimizer
  *
  * Inside a fetch all is input; else inside a synchronisation all is sync; else inside a transfer
- * all is h2d; else the innermost span decides. Compilations and waits are transparent.
+ * all is h2d; else the innermost span decides. Compilations and waits have no phase of their own.
  *
  * What lies between spans, a gap, is `forward` once a batch has arrived, and `other` after a
- * backward or an optimizer, until the next batch. A backward that starts without any batch having
- * arrived (a loop without a loader, two steps a batch) shows that the gaps before it were the
- * forward. In a loop that has no optimizer at all, what follows a backward is the update of the
- * weights by hand, and is painted as what it stands for.
+ * backward or an optimizer, until the next batch. When a backward starts without a new batch (a
+ * loop without a loader, two steps per batch), the gaps before it were the forward. In a loop
+ * without any optimizer, what follows a backward is the update of the weights by hand, and counts
+ * as optimizer.
  *
- * A wait of the training thread counts as input for as long as another thread of this process was
- * fetching: that is a prefetching thread that has not kept up. A fetch that ends after the wait did
- * is not what was waited for.
+ * A wait of the training thread counts as input while another thread of this process is fetching: a
+ * prefetching thread that is too slow. A fetch that ends after the wait is not what was waited for.
  */
-#include "collect/fold_internal.h"
+#include "collect/step_builder_internal.h"
 
 #include "base/mem.h"
 
@@ -39,7 +38,7 @@ struct span {
     uint32_t record; /* in pending */
     int16_t iteration;
     uint16_t kind, flags;
-    uint8_t phase;    /* what it paints: a phase or PHASE_KEEP */
+    uint8_t phase;    /* its phase, or PHASE_KEEP */
     bool eval, named; /* a fetch of an evaluation; `other` in it belongs to a name */
     uint64_t other_ns;
 };
@@ -58,12 +57,12 @@ struct turn { /* from t on, gaps are of this phase */
 struct frame {
     uint64_t b;
     uint8_t phase, lock; /* lock: 3 input, 2 sync, 1 h2d: what is inside cannot change it */
-    struct span *name;   /* gets what is painted as `other`; NULL: nobody */
+    struct span *name;   /* gets the time that counts as `other`; NULL: none */
 };
 
-struct painter {
-    struct fold *f;
-    const struct paint_job *job;
+struct phase_pass {
+    struct step_builder *sb;
+    const struct phase_job *job;
     struct tally *tally;
     struct span *spans;
     struct piece *background, *evals;
@@ -74,7 +73,7 @@ struct painter {
     uint64_t t0, t1, cursor;
 };
 
-void fold_scratch_done(struct fold_scratch *scratch)
+void phases_scratch_done(struct phases_scratch *scratch)
 {
     mem_free(scratch->spans);
     mem_free(scratch->background);
@@ -85,7 +84,7 @@ void fold_scratch_done(struct fold_scratch *scratch)
 
 /* A record gives at most one span and one piece of each kind; a wait and the fetches it overlaps
  * give at most as many pieces as there are of both. */
-static bool reserve(struct painter *p, struct fold_scratch *s, size_t records)
+static bool reserve(struct phase_pass *p, struct phases_scratch *s, size_t records)
 {
     if (mem_reserve(&s->spans, &s->spans_cap, 2 * records + 8, sizeof *p->spans) < 0 ||
         mem_reserve(&s->background, &s->background_cap, records + 8, sizeof *p->background) < 0 ||
@@ -111,11 +110,11 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static enum name_class name_class(const struct fold *f, const struct rec *r)
+static enum name_class name_class(const struct step_builder *sb, const struct rec *r)
 {
     if (r->kind != LEAT_REC_NAMED)
         return NAME_NONE;
-    return r->id < REC_NAMES && f->name_class[r->id] ? f->name_class[r->id] : NAME_USER;
+    return r->id < REC_NAMES && sb->name_class[r->id] ? sb->name_class[r->id] : NAME_USER;
 }
 
 static bool is_fetch(const struct span *s)
@@ -135,7 +134,7 @@ static bool is_backward(const struct span *s)
 
 /* ---- gathering ---------------------------------------------------------------------------- */
 
-static uint8_t phase_of(const struct painter *p, const struct rec *r, enum name_class name)
+static uint8_t phase_of(const struct phase_pass *p, const struct rec *r, enum name_class name)
 {
     switch (r->kind) {
     case LEAT_REC_FETCH:
@@ -148,28 +147,28 @@ static uint8_t phase_of(const struct painter *p, const struct rec *r, enum name_
     case LEAT_REC_NAMED:
         if (name == NAME_EVAL)
             return PHASE_KEEP;
-        return name == NAME_PHASE ? p->f->name_phase[r->id] : PHASE_OTHER;
+        return name == NAME_PHASE ? p->sb->name_phase[r->id] : PHASE_OTHER;
     default: return PHASE_KEEP;
     }
 }
 
-/* A span of this name or kind shows that the signal exists, whatever the header said when. */
-static void note_signal(struct fold *f, uint8_t phase)
+/* A span of this name or kind shows that the process has the signal. */
+static void note_signal(struct step_builder *sb, uint8_t phase)
 {
     if (phase == PHASE_H2D)
-        f->signals |= LEAT_SIGNAL_H2D;
+        sb->signals |= LEAT_SIGNAL_H2D;
     else if (phase == PHASE_SYNC)
-        f->signals |= LEAT_SIGNAL_SYNC;
+        sb->signals |= LEAT_SIGNAL_SYNC;
 }
 
-static void gather_own(struct painter *p, uint32_t index)
+static void gather_own(struct phase_pass *p, uint32_t index)
 {
-    const struct pending *q = &p->f->pending[index];
+    const struct pending *q = &p->sb->pending[index];
     const struct rec *r = &q->rec;
-    enum name_class name = name_class(p->f, r);
+    enum name_class name = name_class(p->sb, r);
     if (r->kind == LEAT_REC_STEP || r->kind >= LEAT_REC_KINDS)
         return;
-    bool trains = p->job->all_train || fold_iteration_trains(p->f, q->iteration);
+    bool trains = p->job->all_train || iteration_trains(p->sb, q->iteration);
     struct span *s = &p->spans[p->span_count++];
     *s = (struct span){.a = r->t0_ns,
                        .b = r->t1_ns,
@@ -179,20 +178,20 @@ static void gather_own(struct painter *p, uint32_t index)
                        .flags = r->flags,
                        .phase = phase_of(p, r, name),
                        .named = name == NAME_USER || name == NAME_CHECKPOINT};
-    note_signal(p->f, s->phase);
+    note_signal(p->sb, s->phase);
     if (is_fetch(s) && !trains) {
         s->eval = true;
         s->phase = PHASE_KEEP;
     }
-    /* A phase that began before the segment is around steps, not a part of one. */
+    /* A phase that began before the segment encloses steps. */
     if (r->kind == LEAT_REC_NAMED && r->t0_ns < p->job->since_ns)
         s->phase = PHASE_KEEP;
 }
 
-static void gather(struct painter *p)
+static void gather(struct phase_pass *p)
 {
     for (size_t i = p->job->from; i < p->job->to; i++) {
-        const struct pending *q = &p->f->pending[i];
+        const struct pending *q = &p->sb->pending[i];
         if (q->tid == p->job->tid)
             gather_own(p, (uint32_t)i);
         else if (q->rec.kind == LEAT_REC_FETCH || q->rec.kind == LEAT_REC_ITER)
@@ -219,10 +218,10 @@ static int by_span_start(const void *a, const void *b)
     return x->record > y->record ? -1 : x->record < y->record; /* the outer one is recorded later */
 }
 
-static void add_awaited(struct painter *p, const struct span *wait, const struct piece *fetch)
+static void add_awaited(struct phase_pass *p, const struct span *wait, const struct piece *fetch)
 {
     uint64_t a = most(fetch->a, wait->a), b = least(fetch->b, wait->b);
-    bool trains = p->job->all_train || fold_iteration_trains(p->f, fetch->iteration);
+    bool trains = p->job->all_train || iteration_trains(p->sb, fetch->iteration);
     if (a < b)
         p->spans[p->span_count++] = (struct span){.a = a,
                                                   .b = b,
@@ -234,7 +233,7 @@ static void add_awaited(struct painter *p, const struct span *wait, const struct
 }
 
 /* Pieces of waits in which another thread was fetching become spans of their own. */
-static void match_waits(struct painter *p)
+static void match_waits(struct phase_pass *p)
 {
     if (p->background_count == 0)
         return;
@@ -268,16 +267,16 @@ struct eval_run {
     uint64_t a, last, soft; /* start; end of its last event; first named span after that, or 0 */
 };
 
-static void close_run(struct painter *p, struct eval_run *run, uint64_t at)
+static void close_run(struct phase_pass *p, struct eval_run *run, uint64_t at)
 {
     uint64_t b = run->ended ? run->last : run->soft ? run->soft : most(at, run->last);
     p->evals[p->eval_count++] = (struct piece){.a = run->a, .b = b};
     run->open = false;
 }
 
-static void extend_run(struct painter *p, struct eval_run *run, const struct span *s)
+static void extend_run(struct phase_pass *p, struct eval_run *run, const struct span *s)
 {
-    int root = s->iteration >= 0 ? fold_iteration_root(p->f, s->iteration) : -1;
+    int root = s->iteration >= 0 ? iteration_root(p->sb, s->iteration) : -1;
     if (run->open && s->a >= run->last && root != run->root && (run->ended || run->soft))
         close_run(p, run, s->a);
     if (!run->open)
@@ -294,18 +293,19 @@ static void extend_run(struct painter *p, struct eval_run *run, const struct spa
     }
 }
 
-/* Evaluations run from the first event of an iteration that does not train to its END; one that was
- * broken off, to the next event of another kind. Only when that is a backward, the forward that led
- * to it lies in between, and the evaluation is taken to have ended with its last fetch. */
-static void find_evals(struct painter *p)
+/* An evaluation lasts from the first event of an iteration that does not train to its END. One that
+ * was left early lasts to the next event of another kind; if that is a backward, the forward before
+ * it lies in between, and the evaluation ended with its last fetch. */
+static void find_evals(struct phase_pass *p)
 {
     struct eval_run run = {0};
     bool backward_seen = false;
     if (p->job->gap->evaluates)
-        run = (struct eval_run){.open = true, .root = -1, .a = p->f->cut_ns, .last = p->f->cut_ns};
+        run =
+            (struct eval_run){.open = true, .root = -1, .a = p->sb->cut_ns, .last = p->sb->cut_ns};
     for (size_t i = 0; i < p->span_count && !p->job->all_train; i++) {
         const struct span *s = &p->spans[i];
-        const struct rec *r = &p->f->pending[s->record].rec;
+        const struct rec *r = &p->sb->pending[s->record].rec;
         if (is_fetch(s) && s->eval)
             extend_run(p, &run, s);
         else if (run.open && s->a >= run.last) {
@@ -318,7 +318,7 @@ static void find_evals(struct painter *p)
                 run.soft = s->a;
         }
         backward_seen |= is_backward(s);
-        if (s->kind == LEAT_REC_NAMED && name_class(p->f, r) == NAME_EVAL &&
+        if (s->kind == LEAT_REC_NAMED && name_class(p->sb, r) == NAME_EVAL &&
             s->a >= p->job->since_ns)
             p->evals[p->eval_count++] = (struct piece){.a = s->a, .b = s->b};
     }
@@ -327,35 +327,35 @@ static void find_evals(struct painter *p)
         close_run(p, &run, p->t1);
 }
 
-static void tell_eval(struct fold *f, uint64_t a, uint64_t b)
+static void hold_eval(struct step_builder *sb, uint64_t a, uint64_t b)
 {
-    if (f->eval_held && f->eval_to_ns >= a && f->eval_from_ns <= a) {
-        f->eval_to_ns = most(f->eval_to_ns, b);
+    if (sb->eval_held && sb->eval_to_ns >= a && sb->eval_from_ns <= a) {
+        sb->eval_to_ns = most(sb->eval_to_ns, b);
         return;
     }
-    if (f->eval_held && !f->trains) {
-        /* It may all have been inference: nothing can be told yet, and only one can be held. */
-        f->eval_to_ns = most(f->eval_to_ns, b);
+    if (sb->eval_held && !sb->trains) {
+        /* It may all have been inference: nothing can be reported yet, and one span is kept. */
+        sb->eval_to_ns = most(sb->eval_to_ns, b);
         return;
     }
-    fold_eval_flush(f);
-    f->eval_held = true;
-    f->eval_from_ns = a;
-    f->eval_to_ns = b;
+    phases_report_eval(sb);
+    sb->eval_held = true;
+    sb->eval_from_ns = a;
+    sb->eval_to_ns = b;
 }
 
-void fold_eval_flush(struct fold *f)
+void phases_report_eval(struct step_builder *sb)
 {
-    if (!f->eval_held || !f->trains)
+    if (!sb->eval_held || !sb->trains)
         return;
-    f->eval_held = false;
-    if (f->sink.span)
-        f->sink.span(f->sink.context, "eval", f->given, fold_relative(f, f->eval_from_ns),
-                     fold_relative(f, f->eval_to_ns), 0);
+    sb->eval_held = false;
+    if (sb->sink.span)
+        sb->sink.span(sb->sink.context, "eval", sb->emitted, step_relative_ns(sb, sb->eval_from_ns),
+                      step_relative_ns(sb, sb->eval_to_ns), 0);
 }
 
-/* Sorts, merges what touches, tells. What remains is disjoint and ordered. */
-static void settle_evals(struct painter *p)
+/* Sorts the evaluations, merges neighbours, reports them. */
+static void settle_evals(struct phase_pass *p)
 {
     qsort(p->evals, p->eval_count, sizeof *p->evals, by_piece_start);
     size_t kept = 0;
@@ -371,16 +371,16 @@ static void settle_evals(struct painter *p)
     }
     p->eval_count = kept;
     for (size_t i = 0; i < kept; i++)
-        tell_eval(p->f, p->evals[i].a, p->evals[i].b);
+        hold_eval(p->sb, p->evals[i].a, p->evals[i].b);
     if (kept > 0)
         p->tally->flags |= STEP_AFTER_EVAL;
 }
 
 /* ---- gaps, batches and flags -------------------------------------------------------------- */
 
-/* Also a turn to the phase that gaps already have is noted: a later backward may repaint what lies
- * after it, and only that. */
-static void add_turn(struct painter *p, uint64_t t, uint8_t phase)
+/* Added also when the phase does not change: a later backward may change what comes after it, and
+ * only that. */
+static void add_turn(struct phase_pass *p, uint64_t t, uint8_t phase)
 {
     t = most(t, p->turns[p->turn_count - 1].t);
     p->turns[p->turn_count++] = (struct turn){t, phase};
@@ -396,14 +396,14 @@ static void count_batch(struct tally *tally, uint32_t samples)
 struct gap_walk {
     size_t mark; /* the turn in force since the last backward */
     uint64_t fetch_end, optimizer_end, backward_end;
-    bool arrived, owed; /* owed: the fetch around did not know its samples */
+    bool arrived, owed; /* owed: the enclosing fetch did not know its samples */
 };
 
-static void walk_fetch(struct painter *p, struct gap_walk *w, const struct span *s)
+static void walk_fetch(struct phase_pass *p, struct gap_walk *w, const struct span *s)
 {
-    uint32_t samples = (uint32_t)p->f->pending[s->record].rec.arg;
+    uint32_t samples = (uint32_t)p->sb->pending[s->record].rec.arg;
     bool batch = s->kind == LEAT_REC_FETCH && !(s->flags & LEAT_REC_END);
-    if (s->a < w->fetch_end) { /* inside another fetch: only its samples are news */
+    if (s->a < w->fetch_end) { /* inside another fetch: only its samples are new */
         if (batch && w->owed && samples > 0) {
             p->tally->samples += samples;
             w->owed = false;
@@ -429,7 +429,7 @@ static void walk_fetch(struct painter *p, struct gap_walk *w, const struct span 
     }
 }
 
-static void walk_backward(struct painter *p, struct gap_walk *w, const struct span *s)
+static void walk_backward(struct phase_pass *p, struct gap_walk *w, const struct span *s)
 {
     if (s->a < w->optimizer_end || s->a < w->backward_end)
         return; /* of a closure, or inside another */
@@ -438,12 +438,12 @@ static void walk_backward(struct painter *p, struct gap_walk *w, const struct sp
             p->turns[i].phase = PHASE_FORWARD;
     w->backward_end = s->b;
     w->arrived = false;
-    add_turn(p, s->b, p->f->saw_optimizer ? PHASE_OTHER : PHASE_OPTIMIZER);
+    add_turn(p, s->b, p->sb->saw_optimizer ? PHASE_OTHER : PHASE_OPTIMIZER);
     w->mark = p->turn_count - 1;
 }
 
 /* One walk over the spans in order finds what gaps are and counts batches. */
-static void walk_gaps(struct painter *p)
+static void walk_gaps(struct phase_pass *p)
 {
     struct gap_state *gap = p->job->gap;
     struct gap_walk w = {.arrived = gap->arrived};
@@ -473,26 +473,26 @@ static void walk_gaps(struct painter *p)
 }
 
 /* What concerns the records of all threads. */
-static void count_records(struct painter *p)
+static void count_records(struct phase_pass *p)
 {
-    struct fold *f = p->f;
+    struct step_builder *sb = p->sb;
     for (size_t i = p->job->from; i < p->job->to; i++) {
-        const struct pending *q = &f->pending[i];
+        const struct pending *q = &sb->pending[i];
         bool own = q->tid == p->job->tid;
-        bool trains = p->job->all_train || fold_iteration_trains(f, q->iteration);
+        bool trains = p->job->all_train || iteration_trains(sb, q->iteration);
         p->tally->records++;
         if (q->rec.flags & LEAT_REC_ERROR)
             p->tally->flags |= STEP_EXCEPTION;
         switch (q->rec.kind) {
         case LEAT_REC_COMPILE: p->tally->flags |= STEP_COMPILE; break;
         case LEAT_REC_NAMED:
-            if (name_class(f, &q->rec) == NAME_CHECKPOINT)
+            if (name_class(sb, &q->rec) == NAME_CHECKPOINT)
                 p->tally->flags |= STEP_CHECKPOINT;
             break;
         case LEAT_REC_ITER:
         case LEAT_REC_FETCH:
             if (q->iteration >= 0 && !p->job->all_train)
-                fold_iteration_count(f, q->iteration, trains);
+                iteration_judge(sb, q->iteration, trains);
             if (own || !trains)
                 break;
             if (q->rec.kind == LEAT_REC_ITER)
@@ -507,7 +507,7 @@ static void count_records(struct painter *p)
 
 /* ---- the sweep ---------------------------------------------------------------------------- */
 
-static void charge(struct painter *p, uint64_t a, uint64_t b, const struct frame *top)
+static void add_time(struct phase_pass *p, uint64_t a, uint64_t b, const struct frame *top)
 {
     while (a < b) {
         while (p->at_eval < p->eval_count && p->evals[p->at_eval].b <= a)
@@ -534,21 +534,21 @@ static void charge(struct painter *p, uint64_t a, uint64_t b, const struct frame
     }
 }
 
-static void sweep_until(struct painter *p, uint64_t to)
+static void sweep_until(struct phase_pass *p, uint64_t to)
 {
     while (p->cursor < to) {
         while (p->depth > 0 && p->frames[p->depth - 1].b <= p->cursor)
             p->depth--;
         const struct frame *top = p->depth > 0 ? &p->frames[p->depth - 1] : NULL;
         uint64_t stop = top ? least(top->b, to) : to;
-        charge(p, p->cursor, stop, top);
+        add_time(p, p->cursor, stop, top);
         p->cursor = stop;
     }
     while (p->depth > 0 && p->frames[p->depth - 1].b <= p->cursor)
         p->depth--;
 }
 
-/* How sure a phase is of its place: whatever is nested in a fetch is input, and so on down. */
+/* Which spans decide for the spans inside them: everything in a fetch is input, and so on. */
 static uint8_t lock_of(const struct span *s)
 {
     switch (s->kind) {
@@ -561,16 +561,16 @@ static uint8_t lock_of(const struct span *s)
     }
 }
 
-static void push(struct painter *p, struct span *s)
+static void push(struct phase_pass *p, struct span *s)
 {
     struct frame frame = {.b = UINT64_MAX, .phase = PHASE_GAP};
     if (p->depth > 0)
         frame = p->frames[p->depth - 1];
-    /* The spans of one thread are nested; foreign data is made so. */
+    /* The spans of one thread are nested; garbage is cut to be. */
     frame.b = least(s->b, frame.b);
     uint8_t lock = lock_of(s);
     bool wins = s->phase != PHASE_KEEP && (frame.lock == 0 || lock > frame.lock);
-    /* A wait inside a backward or an optimizer is theirs, not the loader's. */
+    /* A wait inside a backward or an optimizer does not belong to the loader. */
     if (s->kind == KIND_BACKGROUND &&
         (frame.phase == PHASE_BACKWARD || frame.phase == PHASE_OPTIMIZER || frame.lock > 0))
         wins = false;
@@ -582,7 +582,7 @@ static void push(struct painter *p, struct span *s)
     p->frames[p->depth++] = frame;
 }
 
-static void sweep(struct painter *p)
+static void sweep(struct phase_pass *p)
 {
     p->cursor = p->t0;
     for (size_t i = 0; i < p->span_count; i++) {
@@ -595,24 +595,24 @@ static void sweep(struct painter *p)
     sweep_until(p, p->t1);
 }
 
-/* ---- telling ------------------------------------------------------------------------------ */
+/* ---- reporting ---------------------------------------------------------------------------- */
 
-static void tell(struct painter *p, const struct span *s, const char *name, uint64_t end)
+static void report_span(struct phase_pass *p, const struct span *s, const char *name, uint64_t end)
 {
-    struct fold *f = p->f;
-    f->pending[s->record].told = true;
-    if (f->sink.span)
-        f->sink.span(f->sink.context, name, p->job->step, fold_relative(f, s->a),
-                     fold_relative(f, end), s->other_ns);
+    struct step_builder *sb = p->sb;
+    sb->pending[s->record].reported = true;
+    if (sb->sink.span)
+        sb->sink.span(sb->sink.context, name, p->job->step, step_relative_ns(sb, s->a),
+                      step_relative_ns(sb, end), s->other_ns);
 }
 
-static const char *name_text(const struct fold *f, uint32_t id)
+static const char *name_text(const struct step_builder *sb, uint32_t id)
 {
-    return id < REC_NAMES && f->names[id][0] ? f->names[id] : "unnamed";
+    return id < REC_NAMES && sb->names[id][0] ? sb->names[id] : "unnamed";
 }
 
 /* The start of an epoch lasts from the making of the iterator to the arrival of its first batch. */
-static uint64_t first_batch_end(const struct painter *p, size_t i)
+static uint64_t first_batch_end(const struct phase_pass *p, size_t i)
 {
     for (size_t k = i + 1; k < p->span_count; k++) {
         const struct span *s = &p->spans[k];
@@ -624,31 +624,31 @@ static uint64_t first_batch_end(const struct painter *p, size_t i)
     return p->spans[i].b;
 }
 
-static void tell_spans(struct painter *p)
+static void report_spans(struct phase_pass *p)
 {
     uint64_t sync_end = 0, iter_end = 0;
     for (size_t i = 0; i < p->span_count; i++) {
         const struct span *s = &p->spans[i];
-        const struct pending *q = &p->f->pending[s->record];
-        if (q->told)
+        const struct pending *q = &p->sb->pending[s->record];
+        if (q->reported)
             continue;
         if (s->kind == LEAT_REC_NAMED && s->named) {
-            tell(p, s, name_text(p->f, q->rec.id), s->b);
+            report_span(p, s, name_text(p->sb, q->rec.id), s->b);
         } else if (s->kind == LEAT_REC_COMPILE) {
-            tell(p, s, "compile", s->b);
+            report_span(p, s, "compile", s->b);
         } else if (s->kind == LEAT_REC_SYNC && s->a >= sync_end) {
             sync_end = s->b;
-            tell(p, s, name_text(p->f, q->rec.id), s->b);
+            report_span(p, s, name_text(p->sb, q->rec.id), s->b);
         } else if (s->kind == LEAT_REC_ITER && !s->eval && s->a >= iter_end &&
                    !p->job->provisional) {
             iter_end = first_batch_end(p, i);
-            tell(p, s, "epoch_start", iter_end);
+            report_span(p, s, "epoch_start", iter_end);
         }
     }
 }
 
-/* Where the first step starts: with the first sign of training, not with the process. */
-static uint64_t first_sign(const struct painter *p)
+/* The first step starts at the first sign of training, not with the process. */
+static uint64_t first_sign(const struct phase_pass *p)
 {
     for (size_t i = 0; i < p->span_count; i++) {
         const struct span *s = &p->spans[i];
@@ -659,10 +659,11 @@ static uint64_t first_sign(const struct painter *p)
     return p->job->t1_ns;
 }
 
-void fold_paint(struct fold *f, const struct paint_job *job, struct tally *tally)
+void phases_add(struct step_builder *sb, const struct phase_job *job, struct tally *tally)
 {
-    struct painter p = {.f = f, .job = job, .tally = tally, .t0 = job->t0_ns, .t1 = job->t1_ns};
-    if (!reserve(&p, &f->scratch, job->to - job->from)) {
+    struct phase_pass p = {
+        .sb = sb, .job = job, .tally = tally, .t0 = job->t0_ns, .t1 = job->t1_ns};
+    if (!reserve(&p, &sb->scratch, job->to - job->from)) {
         uint64_t ns = p.t1 > p.t0 && !job->find_start ? p.t1 - p.t0 : 0;
         tally->wall_ns += ns;
         tally->phase_ns[PHASE_OTHER] += ns;
@@ -679,5 +680,5 @@ void fold_paint(struct fold *f, const struct paint_job *job, struct tally *tally
     walk_gaps(&p);
     count_records(&p);
     sweep(&p);
-    tell_spans(&p);
+    report_spans(&p);
 }
