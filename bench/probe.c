@@ -11,7 +11,7 @@
  * calls past the probe tell: two threads on one core make each other's calls slower by half. For
  * the same reason rounds count only where the call past the probe took hardly longer than at best.
  */
-#include "leat/recorder.h"
+#include "record/probe_abi.h"
 
 #include "base/clock.h"
 

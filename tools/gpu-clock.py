@@ -47,7 +47,7 @@ PLACES = {"input": "input", "forward": "forward", "backward": "backward",
 
 
 def phases():
-    text = (ROOT / "include" / "leat" / "recorder.h").read_text(encoding="utf-8")
+    text = (ROOT / "src" / "record" / "probe_abi.h").read_text(encoding="utf-8")
     block = text[text.index("#define LEAT_CLOCK_PHASES(X)") : text.index("enum leat_clock_phase")]
     return re.findall(r'X\(\w+, "(\w+)"\)', block)
 

@@ -30,7 +30,7 @@ TRAIN_STEPS = 41
 
 def classes():
     """The names of the classes, in the order of the list that the probe was built from."""
-    text = (ROOT / "include" / "leat" / "recorder.h").read_text(encoding="utf-8")
+    text = (ROOT / "src" / "record" / "probe_abi.h").read_text(encoding="utf-8")
     block = text[text.index("#define LEAT_CUDA_CLASSES(X)") : text.index("enum leat_cuda_class")]
     return re.findall(r'X\(\w+, "(\w+)"\)', block)
 

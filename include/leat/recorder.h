@@ -160,100 +160,6 @@ struct leat_stages {
 #undef X
 };
 
-/* What a process asks of CUDA, counted by the probe that `leat run` preloads (src/probe). Copies
- * are told apart by direction and by what the host's side is. */
-#define LEAT_CUDA_CLASSES(X)                                                                       \
-    X(LAUNCH, "launch")             /* of a kernel */                                              \
-    X(GRAPH_LAUNCH, "graph_launch") /* of a captured graph, whatever is in it */                   \
-    X(H2D_PINNED, "h2d_pinned")                                                                    \
-    X(H2D_PAGEABLE, "h2d_pageable")                                                                \
-    X(D2H_PINNED, "d2h_pinned")                                                                    \
-    X(D2H_PAGEABLE, "d2h_pageable")                                                                \
-    X(D2D, "d2d")                                                                                  \
-    X(COPY_OTHER, "copy_other") /* from host to host */                                            \
-    X(MEMSET, "memset")                                                                            \
-    X(SYNC, "sync")             /* a stream or the device is waited for */                         \
-    X(EVENT_SYNC, "event_sync") /* an event is waited for */                                       \
-    X(EVENT, "event")           /* recorded, asked for, or waited for by a stream */               \
-    X(ALLOC, "alloc")           /* cudaMalloc: stops the device */                                 \
-    X(FREE, "free")                                                                                \
-    X(ALLOC_ASYNC, "alloc_async")                                                                  \
-    X(FREE_ASYNC, "free_async")                                                                    \
-    X(ALLOC_HOST, "alloc_host") /* pinned memory, or memory that becomes it */                     \
-    X(FREE_HOST, "free_host")
-
-enum leat_cuda_class {
-#define X(name, text) LEAT_CUDA_##name,
-    LEAT_CUDA_CLASSES(X)
-#undef X
-        LEAT_CUDA_CLASSES_COUNT
-};
-
-/* So far in the process, over all its threads. `ns` is the time of the host inside the calls: what
- * the device does then or later is not in it. */
-struct leat_cuda_total {
-    uint64_t n, ns, bytes;
-};
-
-/* The recorder looks for a function of this name in the process, once, and reads it when a batch
- * has arrived, when a step ends and at the end. It gives 1, or 0 when no call was made. */
-#define LEAT_PROBE_READ "leat_probe_read"
-typedef int (*leat_probe_read_fn)(uint32_t classes, struct leat_cuda_total *ret_totals);
-
-/* And one that is told whom to call at the first call of each thread, or at once where there was
- * one: whoever has not been called need not ask. A forked child begins at nothing, and is told of
- * its own. */
-#define LEAT_PROBE_MEET "leat_probe_meet"
-typedef void (*leat_probe_meet_fn)(void (*met)(void));
-
-/* The probe also has a function of this name, which is told whom to call after each call of a class
- * below: copies between host and device and waits, of which a step has few; NULL: nobody. It is
- * called in the thread that made the call, whatever locks that holds, and must not call CUDA. */
-#define LEAT_PROBE_WATCH "leat_probe_watch"
-#define LEAT_CUDA_WATCHED                                                                          \
-    (1u << LEAT_CUDA_H2D_PINNED | 1u << LEAT_CUDA_H2D_PAGEABLE | 1u << LEAT_CUDA_D2H_PINNED |      \
-     1u << LEAT_CUDA_D2H_PAGEABLE | 1u << LEAT_CUDA_SYNC | 1u << LEAT_CUDA_EVENT_SYNC)
-typedef void (*leat_probe_seen_fn)(enum leat_cuda_class what, uint64_t ns, uint64_t bytes);
-typedef void (*leat_probe_watch_fn)(leat_probe_seen_fn seen);
-
-/* Device time by what the host did meanwhile, measured by the same probe (src/probe/gpu_clock.h).
- */
-#define LEAT_CLOCK_PHASES(X)                                                                       \
-    X(INPUT, "input")     /* waited for a batch */                                                 \
-    X(H2D, "h2d")         /* copied to the device, on the stream that computes */                  \
-    X(FORWARD, "forward") /* from the batch's arrival to the backward */                           \
-    X(BACKWARD, "backward")                                                                        \
-    X(OPTIMIZER, "optimizer")                                                                      \
-    X(SYNC, "sync")           /* came back from waiting for the device */                          \
-    X(ALLOCATOR, "allocator") /* cudaMalloc, cudaFree */                                           \
-    X(OTHER, "other")                                                                              \
-    X(LAUNCH, "launch")         /* was at work between launches close to each other: by samples */ \
-    X(COLLECTIVE, "collective") /* waited for other ranks */
-
-enum leat_clock_phase {
-#define X(name, text) LEAT_CLOCK_##name,
-    LEAT_CLOCK_PHASES(X)
-#undef X
-        LEAT_CLOCK_PHASES_COUNT,
-    LEAT_CLOCK_SKIPPED = LEAT_CLOCK_PHASES_COUNT, /* no part of a step: evaluation */
-    LEAT_CLOCK_RESUMED                            /* a collective is over: what was before it */
-};
-
-struct leat_clock_total {
-    uint64_t n;         /* stretches in which the host launched nothing; of LAUNCH: samples */
-    uint64_t device_ns; /* all device time charged to the phase */
-    uint64_t idle_ns;   /* of it: the device had nothing to do */
-    uint64_t hidden_ns; /* of the host's time in those stretches: the device was still at work */
-};
-
-#define LEAT_PROBE_MARK "leat_probe_mark" /* this thread, which trains, begins a phase */
-typedef void (*leat_probe_mark_fn)(enum leat_clock_phase phase);
-#define LEAT_PROBE_CLOCK "leat_probe_clock" /* 1, or 0 when nothing was measured */
-typedef int (*leat_probe_clock_fn)(uint32_t phases, struct leat_clock_total *ret_totals);
-
-/* What this thread does from now on, for the clock of the device; nothing without a probe. */
-void leat_clock_mark(enum leat_clock_phase phase);
-
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */
 int leat_recorder_open(void);
@@ -288,18 +194,6 @@ struct leat_line {
     uint64_t ns, read_ns, decode_ns, blocked_ns; /* to add */
 };
 int leat_recorder_line(const struct leat_line *line);
-
-/* A line of code that copies between host and device or waits for the device. The same line gives
- * the same slot, to which n, ns and bytes are added; of `steps`, the steps so far in which it did
- * so, the most is kept. Not for several threads at once. 0, or -1 when the table is full. */
-struct leat_cuda_line {
-    enum leat_cuda_class what;
-    int line;
-    const char *file, *function;
-    uint64_t n, ns, bytes, steps;
-};
-int leat_recorder_cuda_line(const struct leat_cuda_line *line);
-uint64_t leat_recorder_steps(void); /* that have ended, as calls of CUDA are counted by them */
 
 /* Marks that this thread is inside (+1) or has left (-1) a backward; see LEAT_REC_NESTED. */
 void leat_recorder_nest(int change);

@@ -17,17 +17,18 @@
  */
 #include "user_lines.h"
 
-#include "record/place_table.h"
+#include "record/call_site_table.h"
+#include "record/probe_abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
 enum { FRAME_WORDS = sizeof(struct stack_frame) / sizeof(uint64_t) };
-_Static_assert(FRAME_WORDS == 2 && STACK_FRAMES * FRAME_WORDS == PLACE_WORDS,
+_Static_assert(FRAME_WORDS == 2 && STACK_FRAMES * FRAME_WORDS == CALL_SITE_WORDS,
                "a stack fits a row of the table");
 
-static struct place_table table;
+static struct call_site_table table;
 static struct lines *lines;       /* NULL: not watching */
 static _Atomic int new_call_site; /* a call site is new: find its line while its code exists */
 
@@ -36,25 +37,25 @@ static struct reported {
     int found; /* 1: its line was found; -1: it has none */
     struct call_site at;
     uint64_t n, ns, bytes;
-} reported[PLACE_ROWS];
+} reported[CALL_SITES];
 
 static void count_call(enum leat_cuda_class class, uint64_t ns, uint64_t bytes)
 {
     struct stack_frame frames[STACK_FRAMES];
     int n = stack_own(frames, STACK_FRAMES);
-    if (n > 0 && place_table_add(&table, class, (const uint64_t *)frames, n * FRAME_WORDS,
-                                 leat_recorder_steps(), ns, bytes))
+    if (n > 0 && call_site_add(&table, class, (const uint64_t *)frames, n * FRAME_WORDS,
+                               leat_recorder_steps(), ns, bytes))
         new_call_site = 1;
 }
 
-static void find_line(const struct place_row *row, struct reported *t)
+static void find_line(const struct call_site_row *row, struct reported *t)
 {
     struct stack_frame frames[STACK_FRAMES];
     memcpy(frames, row->stack, (size_t)row->words * sizeof *row->stack);
     t->found = lines_find(lines, frames, row->words / FRAME_WORDS, &t->at) ? 1 : -1;
 }
 
-static void report_row(const struct place_row *row, struct reported *t)
+static void report_row(const struct call_site_row *row, struct reported *t)
 {
     uint64_t n = atomic_load(&row->n), ns = atomic_load(&row->ns), bytes = atomic_load(&row->bytes);
     if (n == t->n)
@@ -83,8 +84,8 @@ void call_sites_report(void)
         return;
     busy = 1;
     new_call_site = 0;
-    for (uint32_t i = 0; i < PLACE_ROWS; i++) {
-        const struct place_row *row = place_table_find(&table, i);
+    for (uint32_t i = 0; i < CALL_SITES; i++) {
+        const struct call_site_row *row = call_site_find(&table, i);
         if (row)
             report_row(row, &reported[i]);
     }

@@ -5,6 +5,8 @@
  */
 #include "record_module.h"
 
+#include "record/probe_abi.h"
+
 /* Set once by the hooks; all owned. */
 static PyObject *next_original;
 static PyObject *grad_enabled, *count_samples, *iteration_of, *on_end;
@@ -180,12 +182,12 @@ static PyObject *fetch_next(PyObject *iterator, PyObject *unused)
     thread->batch_samples = 0;
     thread->fetch_loader = it ? (int64_t)it->loader : LOADER_UNKNOWN;
     enum leat_clock_phase phase = clock_phase(flags);
-    leat_clock_mark(phase);
+    leat_gpu_phase(phase);
     uint64_t t0 = leat_now_ns();
     PyObject *batch = call_next(iterator);
     uint64_t t1 = leat_now_ns();
     if (phase == LEAT_CLOCK_INPUT)
-        leat_clock_mark(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);
+        leat_gpu_phase(batch ? LEAT_CLOCK_FORWARD : LEAT_CLOCK_OTHER);
     thread->open &= ~bit;
     if (batch)
         next_returned(it, flags, ready, batch, t0, t1);

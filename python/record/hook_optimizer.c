@@ -4,6 +4,8 @@
  */
 #include "record_module.h"
 
+#include "record/probe_abi.h"
+
 #include <stddef.h>
 #include <structmember.h>
 
@@ -80,7 +82,7 @@ static int backward_begins(struct backward *b, struct traced_thread *thread)
         return 0;
     backwards++;
     trained = 1;
-    leat_clock_mark(LEAT_CLOCK_BACKWARD);
+    leat_gpu_phase(LEAT_CLOCK_BACKWARD);
     return 1;
 }
 
@@ -90,7 +92,7 @@ static PyObject *backward_ends(struct backward *b, struct traced_thread *thread,
     backwards--;
     if (reduction_ns)
         record_reduction(t1);
-    leat_clock_mark(LEAT_CLOCK_OTHER);
+    leat_gpu_phase(LEAT_CLOCK_OTHER);
     span_end(thread, b->kind, result ? 0 : LEAT_REC_ERROR, 0, 0, t1);
     return result;
 }
@@ -163,7 +165,7 @@ static PyObject *begin_step(PyObject *self, PyObject *given)
         PyDict_Size(kwargs) || thread->open & 1u << LEAT_REC_OPTIMIZER)
         return PyObject_Call(begin_rare, given, NULL);
     span_begin(thread, LEAT_REC_OPTIMIZER);
-    leat_clock_mark(LEAT_CLOCK_OPTIMIZER);
+    leat_gpu_phase(LEAT_CLOCK_OPTIMIZER);
     Py_RETURN_NONE;
 }
 
@@ -209,7 +211,7 @@ static PyObject *end_step(PyObject *self, PyObject *given)
     unsigned flags = backwards ? nested_flag() : 0;
     uint64_t number = read_number(optimizer);
     span_end(traced_thread(), LEAT_REC_OPTIMIZER, flags, (uint32_t)number, 0, t1);
-    leat_clock_mark(LEAT_CLOCK_OTHER);
+    leat_gpu_phase(LEAT_CLOCK_OTHER);
     tick_if_due(t1);
     Py_RETURN_NONE;
 }

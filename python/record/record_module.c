@@ -6,6 +6,7 @@
  */
 #include "record_module.h"
 
+#include "record/probe_abi.h"
 #include "record/recorder_calls.h"
 
 #include <stdio.h>
@@ -157,7 +158,7 @@ void tick_if_due(uint64_t now_ns)
 
 static PyObject *py_collective(PyObject *self, PyObject *begins)
 {
-    leat_clock_mark(begins == Py_True ? LEAT_CLOCK_COLLECTIVE : LEAT_CLOCK_RESUMED);
+    leat_gpu_phase(begins == Py_True ? LEAT_CLOCK_COLLECTIVE : LEAT_CLOCK_RESUMED);
     Py_RETURN_NONE;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "facts/names.h"
+#include "record/probe_abi.h"
 #include "store/store.h"
 
 #include <leat/recorder.h>
@@ -143,7 +144,7 @@ struct gpu_sample {
         power_w, power_limit_w, sm_clock_mhz, pcie_tx_bytes_s, pcie_rx_bytes_s;
     char gpu[64], throttle[64];
 };
-struct cuda_call { /* of a process during its steps, one row a class of calls (recorder.h) */
+struct cuda_call { /* of a process during its steps, one row a class of calls (probe_abi.h) */
     int64_t pid;
     enum leat_cuda_class class; /* LEAT_CUDA_CLASSES_COUNT: one that this leat does not know */
     double n, ms, bytes;

@@ -1,6 +1,8 @@
 /* names.c: the lists of names.h. Each ends with "", which stands for every other text. */
 #include "facts/names.h"
 
+#include "record/probe_abi.h"
+
 #include <leat/recorder.h>
 
 #include <string.h>

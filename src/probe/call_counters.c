@@ -46,7 +46,7 @@ static void begin(void)
         key = (pthread_key_t)-1;
 }
 
-void call_counters_meet(void (*tell)(void))
+void call_counters_on_first_call(void (*tell)(void))
 {
     atomic_store(&met, tell);
     if (atomic_load(&slots_used))

@@ -22,7 +22,7 @@
 #ifndef LEAT_PROBE_CALL_COUNTERS_H
 #define LEAT_PROBE_CALL_COUNTERS_H
 
-#include "leat/recorder.h"
+#include "record/probe_abi.h"
 
 #include "base/clock.h"
 
@@ -121,7 +121,8 @@ uint64_t call_nanoseconds(uint64_t ticks);
 
 /* Sums of all threads so far. False when no call was made at all. */
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
-void call_counters_meet(void (*met)(void)); /* see LEAT_PROBE_MEET in recorder.h */
-void call_counters_forget(void);            /* in the child of a fork, which begins at nothing */
+void call_counters_on_first_call(
+    void (*met)(void));          /* see LEAT_PROBE_ON_FIRST_CALL in probe_abi.h */
+void call_counters_forget(void); /* in the child of a fork, which begins at nothing */
 
 #endif

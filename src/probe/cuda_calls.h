@@ -4,7 +4,7 @@
  *
  *     X(name, parameters, arguments, class, bytes, after)
  *
- *     class   evaluated before the call: what it is counted as (LEAT_CUDA_CLASSES in recorder.h)
+ *     class   evaluated before the call: what it is counted as (LEAT_CUDA_CLASSES in probe_abi.h)
  *     bytes   counted when the call succeeded
  *     after   done when the call succeeded
  *

@@ -587,7 +587,7 @@ static enum leat_clock_phase phase_meant(enum leat_clock_phase phase)
     return phase;
 }
 
-void gpu_clock_mark(enum leat_clock_phase phase)
+void gpu_clock_begin_phase(enum leat_clock_phase phase)
 {
     uint64_t start;
     if (!gpu_clock_thread.launched || (unsigned)phase > LEAT_CLOCK_RESUMED || !take_clock(&start))

@@ -10,11 +10,12 @@
  *     stream  ████████████████████████████████████E1E2████   hidden: E2 - E1 is nothing
  *
  * Where the host launched nothing between two events, all of their distance is idle time: nothing
- * was there to do. Such quiet stretches are the waits that the hooks announce (gpu_clock_mark), the
- * time after a synchronisation, and gaps between two launches. Of a gap it is known only afterwards
- * that it was one: then an event ends it, and the place where it began (the count of calls since
- * the phase began) is learned, since a training does the same in every step; the next time an event
- * stands there too. Until then the gap's idle time is known only to be no more than the gap.
+ * was there to do. Such quiet stretches are the waits that the hooks announce
+ * (gpu_clock_begin_phase), the time after a synchronisation, and gaps between two launches. Of a
+ * gap it is known only afterwards that it was one: then an event ends it, and the place where it
+ * began (the count of calls since the phase began) is learned, since a training does the same in
+ * every step; the next time an event stands there too. Until then the gap's idle time is known only
+ * to be no more than the gap.
  *
  * A beat is any call that says that the host is at work: a launch, or cudaGetDevice(), which
  * PyTorch calls before and after each operation, also those of cuBLAS that the probe cannot see. A
@@ -195,8 +196,8 @@ static inline void gpu_clock_copy_ends(uint64_t now)
         gpu_clock_copy_followed(now);
 }
 
-/* See LEAT_PROBE_MARK and LEAT_PROBE_CLOCK in recorder.h. */
-void gpu_clock_mark(enum leat_clock_phase phase);
+/* See LEAT_PROBE_PHASE and LEAT_PROBE_CLOCK in probe_abi.h. */
+void gpu_clock_begin_phase(enum leat_clock_phase phase);
 bool gpu_clock_read(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT]);
 void gpu_clock_forget(void); /* in the child of a fork */
 

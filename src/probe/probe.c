@@ -55,7 +55,7 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
     }
 }
 
-/* Who is told of copies and waits (LEAT_PROBE_WATCH in recorder.h). */
+/* Who is told of copies and waits (LEAT_PROBE_WATCH in probe_abi.h). */
 static _Atomic(leat_probe_seen_fn) watcher;
 
 static inline int is_watched(enum leat_cuda_class class)
@@ -145,7 +145,7 @@ PROBE_CUDA_LAUNCHES(X)
 PROBE_CUDA_NOTICED(X)
 #undef X
 
-/* See LEAT_PROBE_READ in recorder.h. */
+/* See LEAT_PROBE_READ in probe_abi.h. */
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     __attribute__((visibility("default")));
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
@@ -153,10 +153,10 @@ int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     return classes == LEAT_CUDA_CLASSES_COUNT && call_counters_read(ret_totals);
 }
 
-void leat_probe_meet(void (*met)(void)) __attribute__((visibility("default")));
-void leat_probe_meet(void (*met)(void))
+void leat_probe_on_first_call(void (*met)(void)) __attribute__((visibility("default")));
+void leat_probe_on_first_call(void (*met)(void))
 {
-    call_counters_meet(met);
+    call_counters_on_first_call(met);
 }
 
 void leat_probe_watch(leat_probe_seen_fn seen) __attribute__((visibility("default")));
@@ -165,11 +165,11 @@ void leat_probe_watch(leat_probe_seen_fn seen)
     atomic_store_explicit(&watcher, seen, memory_order_release);
 }
 
-/* See LEAT_PROBE_MARK and LEAT_PROBE_CLOCK in recorder.h. */
-void leat_probe_mark(enum leat_clock_phase phase) __attribute__((visibility("default")));
-void leat_probe_mark(enum leat_clock_phase phase)
+/* See LEAT_PROBE_PHASE and LEAT_PROBE_CLOCK in probe_abi.h. */
+void leat_probe_phase(enum leat_clock_phase phase) __attribute__((visibility("default")));
+void leat_probe_phase(enum leat_clock_phase phase)
 {
-    gpu_clock_mark(phase);
+    gpu_clock_begin_phase(phase);
 }
 
 int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)

@@ -33,6 +33,7 @@
 #include "leat/recorder.h"
 
 #include "base/duration_histogram.h"
+#include "record/probe_abi.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

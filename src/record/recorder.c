@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "record/layout.h"
+#include "record/probe_abi.h"
 #include "record/recorder_calls.h"
 
 #include <dlfcn.h>
@@ -38,9 +39,9 @@ static atomic_int wanted;             /* open was called in this process or an a
 
 /* A process that does not use CUDA finds 0 here and goes no further. */
 static atomic_int cuda_met;
-static atomic_uint step_kinds;                 /* of STEP_KINDS, those there were: a bit each */
-static _Atomic(leat_probe_read_fn) read_probe; /* NULL: calls of CUDA are not counted */
-static _Atomic(leat_probe_mark_fn) mark_probe; /* NULL: the device has no clock */
+static atomic_uint step_kinds;                  /* of STEP_KINDS, those there were: a bit each */
+static _Atomic(leat_probe_read_fn) read_probe;  /* NULL: calls of CUDA are not counted */
+static _Atomic(leat_probe_phase_fn) mark_probe; /* NULL: the device has no clock */
 static _Atomic(leat_probe_clock_fn) read_clock;
 static atomic_flag cuda_busy = ATOMIC_FLAG_INIT; /* a thread is at it: the others let it be */
 static _Atomic uint64_t cuda_steps;              /* that have ended */
@@ -141,9 +142,10 @@ static void meet_cuda(void)
 static void find_probe(void)
 {
     atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
-    atomic_store(&mark_probe, (leat_probe_mark_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MARK));
+    atomic_store(&mark_probe, (leat_probe_phase_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_PHASE));
     atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
-    leat_probe_meet_fn meet = (leat_probe_meet_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_MEET);
+    leat_probe_on_first_call_fn meet =
+        (leat_probe_on_first_call_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_ON_FIRST_CALL);
     if (meet)
         meet(meet_cuda);
 }
@@ -238,12 +240,12 @@ static void put_clock(struct rec_clock *table)
     }
 }
 
-void leat_clock_mark(enum leat_clock_phase phase)
+void leat_gpu_phase(enum leat_clock_phase phase)
 {
     if (!atomic_load_explicit(&cuda_met, memory_order_relaxed) ||
         !atomic_load_explicit(&area, memory_order_relaxed))
         return;
-    leat_probe_mark_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
+    leat_probe_phase_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
     if (mark)
         mark(phase);
 }

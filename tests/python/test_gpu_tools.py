@@ -34,7 +34,7 @@ STALLS = f"""
 tool = load("gpu-clock.py")
 ctypes.c_uint64.in_dll(driver, "fake_event_takes_ns").value = 1500  # so that leat follows few steps
 launch = ctypes.CDLL({str(FAKES / "libfake_plugin.so")!r}).fake_plugin_launch
-mark_phase = ctypes.CDLL(None).leat_probe_mark
+mark_phase = ctypes.CDLL(None).leat_probe_phase
 current = types.SimpleNamespace(cuda_stream=0)
 cuda = types.SimpleNamespace(current_stream=lambda: current)
 clock, stall = tool.Clock(), tool.Stall(types.SimpleNamespace(cuda=cuda))

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "leat/recorder.h"
+#include "record/probe_abi.h"
 #include "probe/gpu_clock.h"
 #include "fake_cuda.h"
 
@@ -18,7 +18,7 @@
 
 enum { STALL_NS = 4000000, STEPS = 6, SLACK_NS = 100000, CREDIT_NS = 500000, COST_SHARE = 800 };
 
-extern void leat_probe_mark(enum leat_clock_phase phase);
+extern void leat_probe_phase(enum leat_clock_phase phase);
 extern int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals);
 
 static const struct fake_dim3 one = {1, 1, 1};
@@ -51,22 +51,22 @@ static void step(enum leat_clock_phase where)
 #define AT(phase)                                                                                  \
     if (where == LEAT_CLOCK_##phase)                                                               \
     stall()
-    leat_probe_mark(LEAT_CLOCK_INPUT);
+    leat_probe_phase(LEAT_CLOCK_INPUT);
     AT(INPUT);
-    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    leat_probe_phase(LEAT_CLOCK_FORWARD);
     launch();
     operate_unseen();
     AT(FORWARD);
     operate_unseen();
-    leat_probe_mark(LEAT_CLOCK_BACKWARD);
+    leat_probe_phase(LEAT_CLOCK_BACKWARD);
     launch();
     AT(BACKWARD);
     launch();
-    leat_probe_mark(LEAT_CLOCK_OTHER);
-    leat_probe_mark(LEAT_CLOCK_OPTIMIZER);
+    leat_probe_phase(LEAT_CLOCK_OTHER);
+    leat_probe_phase(LEAT_CLOCK_OPTIMIZER);
     launch();
     AT(OPTIMIZER);
-    leat_probe_mark(LEAT_CLOCK_OTHER);
+    leat_probe_phase(LEAT_CLOCK_OTHER);
     AT(OTHER);
 #undef AT
 }
@@ -74,8 +74,8 @@ static void step(enum leat_clock_phase where)
 /* Events are read when a step begins; the event that begins it is read with the next one. */
 static void read_events(void)
 {
-    leat_probe_mark(LEAT_CLOCK_INPUT);
-    leat_probe_mark(LEAT_CLOCK_INPUT);
+    leat_probe_phase(LEAT_CLOCK_INPUT);
+    leat_probe_phase(LEAT_CLOCK_INPUT);
 }
 
 static void totals(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT])
@@ -151,7 +151,7 @@ static void a_stall_is_charged_to_its_phase(void **state)
 
 static void a_wait_behind_work_is_hidden(void **state)
 {
-    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    leat_probe_phase(LEAT_CLOCK_FORWARD);
     launch();
     fake_busy_until_ns = fake_now_ns + 200000000;
     for (int k = 0; k < STEPS; k++)
@@ -168,8 +168,8 @@ static void a_wait_behind_work_is_hidden(void **state)
 static void work_before_a_gap_is_no_idle_time(void **state)
 {
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         launch();
         fake_busy_until_ns = fake_now_ns + STALL_NS / 2;
         launch();
@@ -184,15 +184,15 @@ static void a_gap_behind_work_is_hidden(void **state)
 {
     fake_busy_until_ns = fake_now_ns + 10ull * STALL_NS;
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         for (int i = 0; i < 20 + 3 * k; i++) /* never after the same call, so none is learned */
             launch();
         fake_busy_until_ns += 2ull * STALL_NS; /* the time that these launches take */
         stall();
         launch();
     }
-    leat_probe_mark(LEAT_CLOCK_OTHER);
+    leat_probe_phase(LEAT_CLOCK_OTHER);
     fake_now_ns = fake_busy_until_ns;
     step(LEAT_CLOCK_SYNC);
     struct leat_clock_total forward = gained(LEAT_CLOCK_FORWARD);
@@ -203,8 +203,8 @@ static void a_gap_behind_work_is_hidden(void **state)
 static void a_wait_for_the_device_is_charged_to_synchronisation(void **state)
 {
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         launch();
         cudaStreamSynchronize(stream);
         operate_unseen(); /* still the same operation */
@@ -218,31 +218,31 @@ static void a_wait_for_the_device_is_charged_to_synchronisation(void **state)
 static void a_collective_is_a_cause_of_its_own(void **state)
 {
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         launch();
-        leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
+        leat_probe_phase(LEAT_CLOCK_COLLECTIVE);
         stall();
-        leat_probe_mark(LEAT_CLOCK_RESUMED);
+        leat_probe_phase(LEAT_CLOCK_RESUMED);
         launch();
     }
     assert_is(gained(LEAT_CLOCK_COLLECTIVE).idle_ns, stalled_ns);
     uint64_t collective_ns = stalled_ns;
     stalled_ns = 0;
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
-        leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
-        leat_probe_mark(LEAT_CLOCK_RESUMED);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_COLLECTIVE);
+        leat_probe_phase(LEAT_CLOCK_RESUMED);
         launch();
         stall();
         launch();
     }
     assert_is(gained(LEAT_CLOCK_FORWARD).idle_ns, stalled_ns);
-    leat_probe_mark(LEAT_CLOCK_SKIPPED);
-    leat_probe_mark(LEAT_CLOCK_COLLECTIVE);
+    leat_probe_phase(LEAT_CLOCK_SKIPPED);
+    leat_probe_phase(LEAT_CLOCK_COLLECTIVE);
     stall();
-    leat_probe_mark(LEAT_CLOCK_RESUMED);
+    leat_probe_phase(LEAT_CLOCK_RESUMED);
     assert_is(gained(LEAT_CLOCK_COLLECTIVE).idle_ns, collective_ns);
 }
 
@@ -250,8 +250,8 @@ static void a_large_copy_is_charged_to_transfer(void **state)
 {
     static char pageable[1 << 20];
     for (int k = 0; k < STEPS; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         launch();
         cudaMemcpyAsync(pageable, pageable, sizeof pageable, 1, stream);
         cudaMemcpyAsync(pageable, pageable, 16, 1, stream);
@@ -272,8 +272,8 @@ static uint64_t pause_ns = 20000;
 static void launch_often(uint64_t busy_ns, int launches_per_step)
 {
     for (int k = 0; k < LAUNCHES / launches_per_step; k++) {
-        leat_probe_mark(LEAT_CLOCK_INPUT);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_INPUT);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         for (int i = 0; i < launches_per_step; i++) {
             launch();
             fake_busy_until_ns = fake_now_ns + busy_ns;
@@ -376,7 +376,7 @@ static void nothing_is_recorded_into_a_capture(void **state)
 
 static void an_evaluation_is_left_out(void **state)
 {
-    leat_probe_mark(LEAT_CLOCK_SKIPPED);
+    leat_probe_phase(LEAT_CLOCK_SKIPPED);
     launch();
     stall();
     launch();
@@ -424,7 +424,7 @@ static int events_of_questions(void)
     long events = fake_events;
     for (int k = 0; k < MANY; k++) {
         step(LEAT_CLOCK_SYNC);
-        leat_probe_mark(LEAT_CLOCK_FORWARD);
+        leat_probe_phase(LEAT_CLOCK_FORWARD);
         for (int i = 1; i <= BEATS; i++) {
             cudaGetDevice(&device);
             if (i % child_questions_per_launch == 0)
@@ -499,8 +499,8 @@ static void a_step_is_complete_when_the_next_has_its_batch(void **state)
     step(LEAT_CLOCK_OTHER);
     launch();
     assert_is(gained_unread(LEAT_CLOCK_OTHER).idle_ns, 0);
-    leat_probe_mark(LEAT_CLOCK_INPUT);
-    leat_probe_mark(LEAT_CLOCK_FORWARD);
+    leat_probe_phase(LEAT_CLOCK_INPUT);
+    leat_probe_phase(LEAT_CLOCK_FORWARD);
     assert_is(gained_unread(LEAT_CLOCK_OTHER).idle_ns, stalled_ns);
 }
 
@@ -508,9 +508,9 @@ static void a_step_is_complete_when_the_next_has_its_batch(void **state)
 static void what_follows_the_last_step_is_not_read(void **state)
 {
     step(LEAT_CLOCK_SYNC);
-    leat_probe_mark(LEAT_CLOCK_INPUT); /* there is no batch left */
+    leat_probe_phase(LEAT_CLOCK_INPUT); /* there is no batch left */
     stall();
-    leat_probe_mark(LEAT_CLOCK_OTHER);
+    leat_probe_phase(LEAT_CLOCK_OTHER);
     launch();
     stall();
     launch();

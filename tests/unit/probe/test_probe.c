@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "leat/recorder.h"
+#include "record/probe_abi.h"
 #include "fake_cuda.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ enum { H2D = 1, D2H, D2D, DEFAULT }; /* cudaMemcpyKind */
 
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 extern void leat_probe_watch(leat_probe_seen_fn seen);
-extern void leat_probe_meet(void (*met)(void));
+extern void leat_probe_on_first_call(void (*met)(void));
 
 static struct leat_cuda_total before[LEAT_CUDA_CLASSES_COUNT];
 static char device[64]; /* an address to stand for the device's */
@@ -82,11 +82,11 @@ static void meet_late(void)
 /* Second, for the same reason. */
 static void the_first_call_is_told_to_who_waits_for_it(void **state)
 {
-    leat_probe_meet(meet_early);
+    leat_probe_on_first_call(meet_early);
     assert_int_equal(early, 0);
     cudaDeviceSynchronize();
     assert_int_equal(early, 1);
-    leat_probe_meet(meet_late);
+    leat_probe_on_first_call(meet_late);
     assert_int_equal(late, 1);
     pid_t pid = fork();
     if (pid == 0) {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "leat/recorder.h"
+#include "record/probe_abi.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -464,8 +464,8 @@ static void engines_are_told_and_added_up(void **state)
 static uint64_t probe_calls;
 static int probe_asked;
 static void (*probe_met)(void);
-void leat_probe_meet(void (*met)(void)) __attribute__((visibility("default")));
-void leat_probe_meet(void (*met)(void))
+void leat_probe_on_first_call(void (*met)(void)) __attribute__((visibility("default")));
+void leat_probe_on_first_call(void (*met)(void))
 {
     probe_met = met;
 }
@@ -495,8 +495,8 @@ int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
 }
 
 static int marked[LEAT_CLOCK_RESUMED + 1];
-void leat_probe_mark(enum leat_clock_phase phase) __attribute__((visibility("default")));
-void leat_probe_mark(enum leat_clock_phase phase)
+void leat_probe_phase(enum leat_clock_phase phase) __attribute__((visibility("default")));
+void leat_probe_phase(enum leat_clock_phase phase)
 {
     marked[phase]++;
 }
@@ -521,10 +521,10 @@ static void train_with_cuda(void)
     }
     call_cuda(30, LEAT_REC_FETCH); /* an evaluation */
     call_cuda(11, LEAT_REC_NONE);
-    leat_clock_mark(LEAT_CLOCK_BACKWARD);
+    leat_gpu_phase(LEAT_CLOCK_BACKWARD);
     assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
     leat_recorder_close();
-    leat_clock_mark(LEAT_CLOCK_BACKWARD); /* nobody wants to know */
+    leat_gpu_phase(LEAT_CLOCK_BACKWARD); /* nobody wants to know */
     assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
 }
 
@@ -577,7 +577,7 @@ static void infer_with_cuda(void)
 {
     leat_recorder_open();
     call_cuda(0, LEAT_REC_FETCH); /* before anything of CUDA is used */
-    leat_clock_mark(LEAT_CLOCK_INPUT);
+    leat_gpu_phase(LEAT_CLOCK_INPUT);
     assert_int_equal(probe_asked + marked[LEAT_CLOCK_INPUT], 0); /* so the probe is left alone */
     for (int i = 0; i < 5; i++)
         call_cuda(4, LEAT_REC_FETCH);

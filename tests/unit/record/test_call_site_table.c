@@ -1,6 +1,7 @@
-/* test_place_table.c: counts by place: exact from many threads, until the table is full and after.
+/* test_call_site_table.c: counts by call site: exact from many threads, until the table is full and
+ * after.
  */
-#include "record/place_table.h"
+#include "record/call_site_table.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -11,7 +12,7 @@
 
 #include <cmocka.h>
 
-static struct place_table table;
+static struct call_site_table table;
 
 static int begin(void **state)
 {
@@ -22,17 +23,17 @@ static int begin(void **state)
 static int rows_used(void)
 {
     int n = 0;
-    for (uint32_t i = 0; i < PLACE_ROWS; i++)
-        n += place_table_find(&table, i) != NULL;
+    for (uint32_t i = 0; i < CALL_SITES; i++)
+        n += call_site_find(&table, i) != NULL;
     return n;
 }
 
 /* The sums of all rows that have a class and the first word of a stack. */
-static struct place_row sum_of(uint32_t class, uint64_t first)
+static struct call_site_row sum_of(uint32_t class, uint64_t first)
 {
-    struct place_row sum = {0};
-    for (uint32_t i = 0; i < PLACE_ROWS; i++) {
-        const struct place_row *row = place_table_find(&table, i);
+    struct call_site_row sum = {0};
+    for (uint32_t i = 0; i < CALL_SITES; i++) {
+        const struct call_site_row *row = call_site_find(&table, i);
         if (!row || row->class != class || row->stack[0] != first)
             continue;
         sum.n += row->n;
@@ -48,12 +49,12 @@ static void a_place_is_a_class_and_a_stack(void **state)
 {
     const uint64_t one[] = {0x7f0000001000, 12}, other[] = {0x7f0000001000, 14};
     for (int i = 0; i < 7; i++)
-        assert_int_equal(place_table_add(&table, 3, one, 2, 0, 10, 100), i == 0);
-    place_table_add(&table, 3, other, 2, 0, 1, 0);
-    place_table_add(&table, 4, one, 2, 0, 1, 0);
-    place_table_add(&table, 3, one, 1, 0, 1, 0);
+        assert_int_equal(call_site_add(&table, 3, one, 2, 0, 10, 100), i == 0);
+    call_site_add(&table, 3, other, 2, 0, 1, 0);
+    call_site_add(&table, 4, one, 2, 0, 1, 0);
+    call_site_add(&table, 3, one, 1, 0, 1, 0);
     assert_int_equal(rows_used(), 4);
-    struct place_row sum = sum_of(3, one[0]);
+    struct call_site_row sum = sum_of(3, one[0]);
     assert_int_equal(sum.n, 9);
     assert_int_equal(sum.ns, 72);
     assert_int_equal(sum.bytes, 700);
@@ -65,20 +66,20 @@ static void steps_are_those_in_which_it_happened(void **state)
     const uint64_t place = 0x1000;
     for (uint64_t step = 0; step < 23; step++)
         for (int i = 0; i < 5; i++)
-            place_table_add(&table, 0, &place, 1, step, 1, 1);
-    struct place_row sum = sum_of(0, place);
+            call_site_add(&table, 0, &place, 1, step, 1, 1);
+    struct call_site_row sum = sum_of(0, place);
     assert_int_equal(sum.n, 115);
     assert_int_equal(sum.steps, 23);
 }
 
 static void a_full_table_counts_what_it_lost(void **state)
 {
-    for (uint64_t place = 1; place <= PLACE_ROWS + 11; place++)
+    for (uint64_t place = 1; place <= CALL_SITES + 11; place++)
         for (int i = 0; i < 3; i++)
-            place_table_add(&table, 1, &place, 1, 0, 2, 1);
-    assert_int_equal(rows_used(), PLACE_ROWS);
+            call_site_add(&table, 1, &place, 1, 0, 2, 1);
+    assert_int_equal(rows_used(), CALL_SITES);
     assert_int_equal(table.lost, 3 * 11);
-    for (uint64_t place = 1; place <= PLACE_ROWS; place++) {
+    for (uint64_t place = 1; place <= CALL_SITES; place++) {
         assert_int_equal(sum_of(1, place).n, 3);
         assert_int_equal(sum_of(1, place).ns, 6);
     }
@@ -86,13 +87,13 @@ static void a_full_table_counts_what_it_lost(void **state)
 
 static void a_long_stack_is_cut(void **state)
 {
-    uint64_t stack[PLACE_WORDS + 9] = {5};
-    place_table_add(&table, 1, stack, PLACE_WORDS + 9, 0, 1, 0);
-    stack[PLACE_WORDS] = 1; /* what lies beyond does not tell places apart */
-    place_table_add(&table, 1, stack, PLACE_WORDS + 9, 0, 1, 0);
+    uint64_t stack[CALL_SITE_WORDS + 9] = {5};
+    call_site_add(&table, 1, stack, CALL_SITE_WORDS + 9, 0, 1, 0);
+    stack[CALL_SITE_WORDS] = 1; /* what lies beyond does not tell places apart */
+    call_site_add(&table, 1, stack, CALL_SITE_WORDS + 9, 0, 1, 0);
     assert_int_equal(rows_used(), 1);
     assert_int_equal(sum_of(1, 5).n, 2);
-    assert_int_equal(sum_of(1, 5).words, PLACE_WORDS);
+    assert_int_equal(sum_of(1, 5).words, CALL_SITE_WORDS);
 }
 
 enum { THREADS = 8, TIMES = 20000, PLACES = 13 };
@@ -101,7 +102,7 @@ static void *add_many(void *unused)
 {
     for (uint64_t i = 0; i < TIMES; i++) {
         uint64_t stack[2] = {1 + i % PLACES, 7};
-        place_table_add(&table, 2, stack, 2, i, 3, 5);
+        call_site_add(&table, 2, stack, 2, i, 3, 5);
     }
     return unused;
 }
@@ -128,8 +129,8 @@ static void threads_lose_nothing(void **state)
 static void nothing_is_allocated(void **state)
 {
     size_t before = mallinfo2().uordblks;
-    for (uint64_t place = 1; place <= 2 * PLACE_ROWS; place++)
-        place_table_add(&table, 1, &place, 1, 0, 2, 1);
+    for (uint64_t place = 1; place <= 2 * CALL_SITES; place++)
+        call_site_add(&table, 1, &place, 1, 0, 2, 1);
     assert_int_equal(mallinfo2().uordblks, before);
 }
 

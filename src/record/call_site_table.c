@@ -1,12 +1,12 @@
-/* place_table.c: see place_table.h. */
-#include "record/place_table.h"
+/* call_site_table.c: see call_site_table.h. */
+#include "record/call_site_table.h"
 
 #include <string.h>
 
 enum { FREE, CLAIMED, READY };
 
-/* Words are addresses and small numbers: each goes through a multiplication and a shift, so that
- * all of its bits reach all of the hash. */
+/* Words are addresses and small numbers: the multiplication and the shift spread their bits over
+ * the whole hash. */
 static uint64_t hash_of(uint32_t class, const uint64_t *stack, int words)
 {
     uint64_t hash = class + 0x9e3779b97f4a7c15u;
@@ -17,12 +17,12 @@ static uint64_t hash_of(uint32_t class, const uint64_t *stack, int words)
     return hash;
 }
 
-/* The row of a hash, claimed if need be; NULL when all are taken. */
-static struct place_row *row_of(struct place_table *table, uint64_t hash, uint32_t class,
-                                const uint64_t *stack, int words)
+/* The row of this hash, or a free one; NULL when all are used. */
+static struct call_site_row *row_of(struct call_site_table *table, uint64_t hash, uint32_t class,
+                                    const uint64_t *stack, int words)
 {
-    for (uint32_t i = 0; i < PLACE_ROWS; i++) {
-        struct place_row *row = &table->rows[(hash + i) % PLACE_ROWS];
+    for (uint32_t i = 0; i < CALL_SITES; i++) {
+        struct call_site_row *row = &table->rows[(hash + i) % CALL_SITES];
         uint32_t state = atomic_load_explicit(&row->state, memory_order_acquire);
         if (state == READY && row->hash == hash)
             return row;
@@ -38,11 +38,11 @@ static struct place_row *row_of(struct place_table *table, uint64_t hash, uint32
     return NULL;
 }
 
-int place_table_add(struct place_table *table, uint32_t class, const uint64_t *stack, int words,
-                    uint64_t step, uint64_t ns, uint64_t bytes)
+int call_site_add(struct call_site_table *table, uint32_t class, const uint64_t *stack, int words,
+                  uint64_t step, uint64_t ns, uint64_t bytes)
 {
-    words = words < PLACE_WORDS ? words : PLACE_WORDS;
-    struct place_row *row = row_of(table, hash_of(class, stack, words), class, stack, words);
+    words = words < CALL_SITE_WORDS ? words : CALL_SITE_WORDS;
+    struct call_site_row *row = row_of(table, hash_of(class, stack, words), class, stack, words);
     if (!row) {
         atomic_fetch_add_explicit(&table->lost, 1, memory_order_relaxed);
         return 0;
@@ -56,8 +56,8 @@ int place_table_add(struct place_table *table, uint32_t class, const uint64_t *s
     return is_new;
 }
 
-const struct place_row *place_table_find(const struct place_table *table, uint32_t index)
+const struct call_site_row *call_site_find(const struct call_site_table *table, uint32_t index)
 {
-    const struct place_row *row = &table->rows[index];
+    const struct call_site_row *row = &table->rows[index];
     return atomic_load_explicit(&row->state, memory_order_acquire) == READY ? row : NULL;
 }
