@@ -30,7 +30,7 @@ _leat() {
     esac
     case $command in
     run | bench)
-        # Once the training has been named, the words are its own.
+        # After the name of the script, words are its arguments.
         for ((i = 2; i < COMP_CWORD; i++)); do
             case ${COMP_WORDS[i]} in
             --run-name | --logs-dir | --max-steps) i=$((i + 1)) ;;

@@ -1,7 +1,7 @@
-"""tools/: what set-up finds lacking and refuses, and how benches are summed up.
+"""tools/: which packages setup.sh installs and which Pythons it refuses; how bench.sh sums up bars.
 
-The scripts run in a tree of their own, with a .venv whose python is a script: it notes what pip is
-asked for, and is the real one otherwise. Nothing is ever installed.
+The scripts run in a copy of the tree, with a .venv whose python is a wrapper: it logs the arguments of
+pip install instead of running it, and otherwise runs the real Python. Nothing is installed.
 """
 
 import os
@@ -54,10 +54,10 @@ def run(tree, *command, **more):
     return subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
 
 
-def asked(tree):
-    """What pip was asked to install, of the packages whose versions are made up here."""
-    noted = tree.parent / "asked"
-    words = noted.read_text().split() if noted.exists() else []
+def requested(tree):
+    """The requirements passed to pip install, of the packages in INSTALLED."""
+    log = tree.parent / "asked"
+    words = log.read_text().split() if log.exists() else []
     return [word for word in words if word.startswith(tuple(INSTALLED))]
 
 
@@ -76,27 +76,27 @@ def asked(tree):
         ("./torch-2.13.0.whl", False),
     ],
 )
-def test_lacking_judges_as_pip_does(tree, wanted, there):
+def test_lacking_agrees_with_pip(tree, wanted, there):
     done = run(tree, ".venv/bin/python", "tools/lacking.py", wanted, "numpy")
     assert done.stdout.split() == ([] if there else [wanted]), done.stderr
 
 
-def test_another_torch_is_installed_when_it_is_asked_for(tree):
+def test_a_requested_torch_is_installed(tree):
     done = run(tree, "tools/setup.sh", "build", TORCH="torch==2.8.0")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert asked(tree) == ["torch==2.8.0"]
+    assert requested(tree) == ["torch==2.8.0"]
 
 
 @pytest.mark.parametrize("torch", ["", "torch==2.13.0"])
-def test_a_torch_that_is_there_stays(tree, torch):
+def test_a_fitting_torch_is_kept(tree, torch):
     done = run(tree, "tools/setup.sh", "build", TORCH=torch)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert asked(tree) == []
+    assert requested(tree) == []
 
 
-def test_a_first_torch_has_a_version(tree):
+def test_the_default_torch_has_a_version(tree):
     shutil.rmtree(next((tree.parent / "packages").glob("torch-*")))
-    # The real .venv has one too: what finds it is told to look in the made-up packages alone.
+    # The real .venv has torch too: make lacking.py search only the packages of this test.
     lacking = tree / "tools" / "lacking.py"
     path = repr(str(tree.parent / "packages"))
     lacking.write_text(
@@ -105,7 +105,7 @@ def test_a_first_torch_has_a_version(tree):
     )
     done = run(tree, "tools/setup.sh", "build")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(asked(tree)) == 1 and asked(tree)[0].startswith("torch==")
+    assert len(requested(tree)) == 1 and requested(tree)[0].startswith("torch==")
 
 
 def test_another_python_is_refused(tree):
@@ -113,10 +113,10 @@ def test_another_python_is_refused(tree):
     script(other, "echo 3.77")
     done = run(tree, "tools/setup.sh", "build", PYTHON="python3.77")
     assert done.returncode == 1 and "rm -rf .venv" in done.stderr and "3.77" in done.stderr
-    script(other, "exit 127")  # as a version manager's stand-in
+    script(other, "exit 127")  # like a shim of a version manager
     done = run(tree, "tools/setup.sh", "build", PYTHON="python3.77")
     assert done.returncode == 1 and "does not run" in done.stderr
-    assert asked(tree) == []
+    assert requested(tree) == []
     same = run(tree, "tools/setup.sh", "build", PYTHON=sys.executable)
     assert same.returncode == 0, same.stdout + same.stderr
 
@@ -142,7 +142,7 @@ def test_bars_of_several_benches_are_summed(tree):
     assert done.stdout.splitlines()[-1] == "In all 10 of 11 bars held."
 
 
-def test_a_bench_that_breaks_off_is_named(tree):
+def test_a_bench_that_crashes_is_named(tree):
     for name in LOADERS:
         bench(tree, name, "3 of 3 bars held.")
     bench(tree, "loader_hdf5", "a table")
@@ -152,7 +152,7 @@ def test_a_bench_that_breaks_off_is_named(tree):
     assert done.stdout.splitlines()[-1] == "In all 9 of 9 bars held."
 
 
-def test_the_long_runs_are_reached(tree):
+def test_long_runs_are_passed_on(tree):
     (tree / "bench").mkdir()
     (tree / "bench" / "report_time.py").write_text("import sys; print(sys.argv[1:])\n")
     assert run(tree, "tools/bench.sh", "long").stdout == "['--long']\n"
