@@ -1,15 +1,14 @@
-"""What leat predicts of a change to a loader, and what the change then brings.
+"""Predicted gains of loader settings beside measured ones.
 
     make bench-what-if
     .venv/bin/python bench/what_if.py [--build FOLDER] [--only WORD] [--rounds N]
 
-Each workload runs under `leat run`; the verdict's finding names a setting of the DataLoader and the
-gain it predicts. The workload then runs again with exactly that setting, and the throughputs of the
-two runs give the gain that was measured. All of it is done twice, in turn, so that a machine that
-gets slower meanwhile does so for both; once, when five minutes are over. The gain is the geometric
-mean of the rounds, the prediction that of the first run, which is all that a user would have. The
-last column is how far the throughput that was predicted is from the one that was reached. `leat
-compare` of the first two runs must tell the same.
+Each workload runs under `leat run`; the verdict's finding names a setting of the DataLoader and its
+predicted gain. The workload then runs with exactly that setting, and the two throughputs give the
+measured gain. Both runs are made twice, in turn, so that a machine that gets slower affects both; only
+once when five minutes have passed. The measured gain is the geometric mean of the rounds. The
+prediction is that of the first run, because a user has no other. The last column compares predicted
+and measured throughput. `leat compare` of the first two runs must report the same gains.
 
 A workload for which leat predicts no gain of a setting is shown with "none" and is not counted.
 Prints a table and then the bars; the exit status is 0 when all bars hold.
@@ -28,8 +27,8 @@ import time
 from overhead import ROOT, WORKLOADS, Bars, machine, show_progress
 
 MOST_OFF = 0.15
-LEAST_HELD = 8  # a change that would bring nothing has no prediction, and no bar
-AGAIN_S = 300  # after as long nothing is done a second time: it should not take ten minutes
+LEAST_HELD = 8  # a change without a gain has no prediction and no bar
+AGAIN_S = 300  # no second round after this, so that all takes less than ten minutes
 # name: the workload's arguments, the settings of its loader before the change
 WORKS = {
     "short waits, no workers": ("sleep 5 --step 15 --steps 130", ""),
@@ -110,10 +109,10 @@ def try_workload(runs, name, rounds):
             break
         again = runs.run(f"{label}-before-{number}", name, settings)
         ratios.append(rate_of(runs.run(f"{label}-after-{number}", name, changed)) / rate_of(again))
-    told = runs.compare(f"{label}-before", f"{label}-after")["prediction"] or {}
-    same = told.get("followed") is True and told["setting"] == setting
-    same = same and told["predicted_gain"] == gain
-    same = same and abs(told["measured_gain"] - (ratios[0] - 1)) < 1e-6
+    reported = runs.compare(f"{label}-before", f"{label}-after")["prediction"] or {}
+    same = reported.get("followed") is True and reported["setting"] == setting
+    same = same and reported["predicted_gain"] == gain
+    same = same and abs(reported["measured_gain"] - (ratios[0] - 1)) < 1e-6
     return cause, setting, gain, math.prod(ratios) ** (1 / len(ratios)) - 1, same
 
 
@@ -152,7 +151,7 @@ def main():
             bars.add(name, f"{off:+.1%}", f"within {MOST_OFF:.0%}", abs(off) <= MOST_OFF)
             held += abs(off) <= MOST_OFF
             alike.append(same)
-        bars.add("leat compare tells the same", f"{sum(alike)} times", len(alike), all(alike))
+        bars.add("leat compare reports the same", f"{sum(alike)} times", len(alike), all(alike))
         if not arguments.only:
             bars.add("gains held", held, f"at least {LEAST_HELD}", held >= LEAST_HELD)
     return 0 if bars.show() else 1

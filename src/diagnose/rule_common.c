@@ -13,7 +13,7 @@ const struct rank_facts *judged_rank(const struct facts *facts)
     const struct rank_facts *r = typical_rank(facts);
     if (!r || r->kept < LEAST_STEPS || !(r->kept_ms > 0))
         return NULL;
-    return r->kept_ms / (double)r->kept >= COST_FLOOR * r->cost_ms ? r : NULL;
+    return step_mean(r) >= COST_FLOOR * r->cost_ms ? r : NULL;
 }
 
 /* In a run of fewer than 100 steps the slowest "1 %" is one step, which takes 5 % of 20 equal

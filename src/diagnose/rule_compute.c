@@ -32,13 +32,12 @@ void rule_compute(const struct facts *facts, struct findings *found)
         finding_say(f,
                     "The GPU is busy %.0f %% of the time, so waiting on the host costs nothing. "
                     "The step takes %.2f ms.",
-                    100 * (1 - gpu.idle), r->kept_ms / (double)r->kept);
+                    100 * (1 - gpu.idle), step_mean(r));
     else
         finding_say(f,
                     "Forward, backward and optimizer take %.0f %% of the step time; the largest is "
                     "%s with %.2f ms of %.2f ms per step.",
-                    100 * share, leat_phase_names[largest], phase_mean(r, largest),
-                    r->kept_ms / (double)r->kept);
+                    100 * share, leat_phase_names[largest], phase_mean(r, largest), step_mean(r));
     const char *advice =
         largest == PHASE_FORWARD    ? "The input is fast enough. To speed up forward, use "
                                       "torch.compile, lower precision, or a larger batch."

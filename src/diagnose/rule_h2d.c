@@ -16,7 +16,7 @@ static double share_of(const struct facts *facts, const struct rank_facts *r,
     struct gpu_share gpu;
     if (!gpu_share_of(facts, r, CLOCK_PHASE(H2D), &gpu))
         return bound_share(r, 1u << PHASE_H2D, found);
-    double idle_ms = gpu.idle * r->kept_ms / (double)r->kept;
+    double idle_ms = gpu.idle * step_mean(r);
     return gpu.idle >= BOUND_WARNING && idle_ms >= COST_FLOOR * r->cost_ms ? gpu.idle : 0;
 }
 
@@ -168,7 +168,7 @@ void rule_h2d(const struct facts *facts, struct findings *found)
     double share = r ? share_of(facts, r, found) : 0;
     if (!(share > 0))
         return;
-    double wall_ms = r->kept_ms / (double)r->kept, h2d_ms = share * wall_ms;
+    double wall_ms = step_mean(r), h2d_ms = share * wall_ms;
     const struct loader_fact *loader = feeding_loader(facts, r->rank);
     struct device_lines copies;
     find_copies(facts, r, &copies);

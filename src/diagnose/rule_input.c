@@ -10,7 +10,7 @@ void rule_input(const struct facts *facts, struct findings *found)
     double exposed = r ? exposed_share(facts, r, share, CLOCK_PHASE(INPUT)) : 0;
     if (!(exposed > 0))
         return;
-    double wall_ms = r->kept_ms / (double)r->kept;
+    double wall_ms = step_mean(r);
     double input_ms = exposed < share ? exposed * wall_ms : phase_mean(r, PHASE_INPUT);
     share = exposed;
     struct finding *f =

@@ -78,7 +78,7 @@ static void too_few(const struct rank_facts *r, struct findings *found)
 static void too_short(const struct rank_facts *r, struct findings *found)
 {
     struct finding *f = add_finding(found);
-    double wall_ms = r->kept_ms / (double)r->kept;
+    double wall_ms = step_mean(r);
     finding_say(f,
                 "A step takes %.3f ms. That is less than ten times leat's own cost of %.3f ms per "
                 "step, so its phases cannot be judged.",

@@ -60,7 +60,7 @@ void rule_launch(const struct facts *facts, struct findings *found)
     struct gpu_share gpu;
     if (!r || !gpu_share_of(facts, r, COMPUTE_PHASES, &gpu) || gpu.idle < BOUND_WARNING)
         return;
-    double wall_ms = r->kept_ms / (double)r->kept, largest_idle;
+    double wall_ms = step_mean(r), largest_idle;
     if (gpu.idle * wall_ms < COST_FLOOR * r->cost_ms)
         return;
     enum leat_clock_phase largest = largest_gap(facts, r, &largest_idle);

@@ -177,7 +177,7 @@ void rule_wait(const struct facts *facts, struct findings *found)
     if (share < BOUND_WARNING)
         return;
     double sync_ms = phase_mean(r, PHASE_SYNC), other_ms = phase_mean(r, PHASE_OTHER);
-    double wall_ms = r->kept_ms / (double)r->kept;
+    double wall_ms = step_mean(r);
     struct finding *f =
         findings_add(found, KIND_WAIT_HEAVY, SECTION_STEP_TIME, share_severity(share));
     if (!f)

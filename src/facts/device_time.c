@@ -58,7 +58,7 @@ static double clocked_ms(const struct facts *facts, const struct rank_facts *r, 
         if (phases >> p->phase & 1)
             sum += idle ? p->idle_ms : p->device_ms - p->idle_ms;
     }
-    double wall = r->kept_ms / (double)r->kept;
+    double wall = step_mean(r);
     return all > 0 && all >= CLOCK_STEPS * wall ? sum / all * wall : 0;
 }
 
@@ -73,7 +73,7 @@ static double host_ms(const struct facts *facts, const struct rank_facts *r)
     struct device_lines copies;
     device_lines_find(facts, r, DEVICE_COPY_LINES, &copies);
     double waits = phase_mean(r, PHASE_SYNC) + (copies.count ? phase_mean(r, PHASE_H2D) : 0);
-    return r->kept_ms / (double)r->kept - waits;
+    return step_mean(r) - waits;
 }
 
 double step_without_waits(const struct facts *facts, const struct rank_facts *r)
@@ -111,7 +111,7 @@ int gpu_share_of(const struct facts *facts, const struct rank_facts *r, clock_ph
         sum.device += part * p->device_ms;
         sum.idle += part * p->idle_ms;
     }
-    if (!(all_ms > 0) || all_ms < CLOCK_STEPS * r->kept_ms / (double)r->kept)
+    if (!(all_ms > 0) || all_ms < CLOCK_STEPS * step_mean(r))
         return 0;
     *ret = (struct gpu_share){sum.device / all_ms, sum.idle / all_ms};
     return 1;

@@ -4,8 +4,8 @@
  * `struct facts`, so every verdict has a golden test. Ratios are 0..1, times are in the unit of the
  * name, an unknown double is NaN, an unknown integer is -1.
  */
-#ifndef LEAT_DIAGNOSE_FACTS_H
-#define LEAT_DIAGNOSE_FACTS_H
+#ifndef LEAT_FACTS_FACTS_H
+#define LEAT_FACTS_FACTS_H
 
 #include "base/err.h"
 #include "facts/names.h"

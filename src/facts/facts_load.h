@@ -1,6 +1,6 @@
 /* facts_load.h: the parts of facts_load, internal to this room (and to its unit tests). */
-#ifndef LEAT_DIAGNOSE_FACTS_LOAD_H
-#define LEAT_DIAGNOSE_FACTS_LOAD_H
+#ifndef LEAT_FACTS_FACTS_LOAD_H
+#define LEAT_FACTS_FACTS_LOAD_H
 
 #include "facts.h"
 

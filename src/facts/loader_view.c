@@ -51,13 +51,13 @@ static void view_workers(struct loader_view *view)
 {
     struct mean cpu = {0}, delay = {0};
     double busy_ms = 0, alive_ms = 0, batches = 0;
-    int untold = 0;
+    int unassigned = 0;
     for (size_t i = 0; i < view->facts->worker_count; i++) {
         const struct worker_fact *w = &view->facts->workers[i];
         if (!is_of_loader(view, w))
             continue;
         view->worker_count++;
-        untold |= w->loader < 0;
+        unassigned |= w->loader < 0;
         busy_ms += w->busy_ms;
         alive_ms += w->alive_ms;
         batches += (double)w->batches;
@@ -67,7 +67,7 @@ static void view_workers(struct loader_view *view)
     for (size_t i = 0; i < view->facts->loader_count; i++) {
         const struct loader_fact *l = &view->facts->loaders[i];
         view->workers_mixed |=
-            untold && l != view->loader && l->pid == view->loader->pid && l->num_workers > 0;
+            unassigned && l != view->loader && l->pid == view->loader->pid && l->num_workers > 0;
     }
     view->worker_busy = alive_ms > 0 ? busy_ms / alive_ms : NAN;
     view->worker_busy = view->worker_busy > 1 ? 1 : view->worker_busy;
@@ -190,7 +190,7 @@ static double foreign_threads(const struct loader_view *view)
 int loader_view_fill(struct loader_view *view)
 {
     const struct rank_facts *r = view->rank;
-    view->wall_ms = r->kept_ms / (double)r->kept;
+    view->wall_ms = step_mean(r);
     view->rest_ms = view->wall_ms - phase_mean(r, PHASE_INPUT);
     double batches = (double)r->micro_steps / (double)r->kept;
     view->batches_per_step = batches > 1 ? batches : 1;

@@ -1,8 +1,8 @@
 /* what_if.h: how long a step would take with other settings of its loader. A pure function of
  * measured times; what_if.c describes the model. Times are milliseconds, each as if its task had
  * a core to itself. */
-#ifndef LEAT_DIAGNOSE_WHAT_IF_H
-#define LEAT_DIAGNOSE_WHAT_IF_H
+#ifndef LEAT_PREDICT_WHAT_IF_H
+#define LEAT_PREDICT_WHAT_IF_H
 
 enum { WHAT_IF_QUANTILES = 32 };
 

@@ -1,5 +1,5 @@
 -- The same where the training computes too: five processes on four cores, and whether a worker finds a
--- core or shares that of the training, which wakes it, nobody knows.
+-- core or shares that of the training, which wakes it, is not known.
 -- expect: INPUT-BOUND critical NO_OVERLAP
 -- action: set_loader num_workers=4,persistent_workers=True
 -- gains: none

@@ -1,5 +1,5 @@
 -- float(loss) five times a step: launches are late because the host has just waited. Without the waits
--- it would be at work for 9 ms and the GPU for 12, so nobody would wait for a launch.
+-- it would work for 9 ms and the GPU for 12, so the GPU would not wait for a launch.
 -- expect: WAIT-HEAVY critical
 -- at: train.py:50
 -- action: avoid_sync at=train.py:50

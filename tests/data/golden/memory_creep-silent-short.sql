@@ -1,4 +1,4 @@
--- 4 s of steps are too short to tell.
+-- 4 s of steps are too few to judge.
 -- expect: COMPUTE-BOUND info
 INSERT INTO shape(rank, steps, input, forward, backward, optimizer, other) VALUES
     (0, 400, 0.3, 4, 5, 0.6, 0.1);
