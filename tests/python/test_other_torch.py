@@ -193,7 +193,7 @@ def test_an_iterator_of_another_kind(train, workers, attributes, missing):
     assert run.stdout == "23\n" and run.stderr == ""
     assert run.main.header["missing"] == missing
     assert len(run.main.batches()) == 8
-    assert ("ready" in parts([run.main])) == ("= {}" in attributes)
+    assert bool(run.main.ready()) == ("= {}" in attributes)
 
 
 # Each removes one thing from the fetchers, and works for torch as before.
