@@ -89,7 +89,7 @@ int worker_times_fetcher(void)
     return has_timed_fetcher;
 }
 
-void report_missing(enum missing_point signal)
+void report_missing(enum missing_point point)
 {
     static const char *const texts[] = {
         [MISSING_DATASET] = "fetcher: data", [MISSING_COLLATE] = "fetcher: collate_fn",
@@ -98,11 +98,11 @@ void report_missing(enum missing_point signal)
     };
     static uint32_t reported;
     PyObject *type, *error, *trace;
-    if (reported & 1u << signal || !on_missing)
+    if (reported & 1u << point || !on_missing)
         return;
-    reported |= 1u << signal;
+    reported |= 1u << point;
     PyErr_Fetch(&type, &error, &trace);
-    PyObject *done = PyObject_CallFunction(on_missing, "s", texts[signal]);
+    PyObject *done = PyObject_CallFunction(on_missing, "s", texts[point]);
     if (!done)
         PyErr_Clear();
     Py_XDECREF(done);

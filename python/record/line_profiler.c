@@ -165,8 +165,8 @@ static void sample(struct profiler *s, struct current_work *work, uint64_t ns)
     stack->part = (enum leat_part)part;
     stack->loader = work->loader;
     stack->n = stack_read(work->thread_state, lines_is_last, s->lines, stack->frames, STACK_FRAMES);
-    if (part == WORK_NONE || work->part != part ||
-        stack->n == 0) /* the batch has ended meanwhile */
+    /* The batch may have ended meanwhile. */
+    if (part == WORK_NONE || work->part != part || stack->n == 0)
         return;
     if (lines_add(s->lines, stack))
         work->asked = 1;

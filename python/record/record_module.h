@@ -60,8 +60,8 @@ static inline void keep_reference(PyObject **target, PyObject *value)
 }
 
 struct traced_thread *traced_thread(void);
-int first_training_span(
-    void); /* calls the hook of a thread's first span of training; -1 with an exception */
+/* Calls the hook of a thread's first span of training. 0, or -1 with an exception. */
+int first_training_span(void);
 /* A span of this thread starts. 1, or 0 inside another span of this kind. */
 int span_begin(struct traced_thread *thread, int span);
 /* A span ends. Keeps the exception that is set. */
@@ -79,7 +79,7 @@ enum missing_point {
     MISSING_MESSAGES, /* a worker sent something other than a pair */
     MISSING_TASKS     /* _task_info or the data queue of an iterator cannot be counted */
 };
-void report_missing(enum missing_point signal);
+void report_missing(enum missing_point point);
 
 /* Each adds its functions to the module. 0, or -1 with an exception. */
 int hook_fetcher_add(PyObject *module);
@@ -100,8 +100,8 @@ void set_current_work(struct traced_thread *thread, enum work_part part, uint32_
 /* How many batches are ready for an iterator that reads `queue`; -1: unknown. */
 int64_t ready_batches(PyObject *iterator, PyObject *queue);
 uint32_t worker_loader_id(void); /* the loader of this worker; 0: unknown */
-void profiler_describe_codes(
-    void); /* describes the code objects that are new; between two batches */
+/* Describes the code objects that are new. To be called between two batches. */
+void profiler_describe_codes(void);
 /* A batch took this time (`done`), or so far. Starts the profiler's thread if it waits for that. */
 void profiler_batch_time(uint64_t ns, int done);
 int call_sites_pending(void); /* a call site is new: call call_sites_report() soon */
