@@ -27,6 +27,7 @@ static void fill_span(const struct span_total_row *r, struct span_fact *s)
 
 static void fill_loader(const struct loader_row *r, struct loader_fact *l)
 {
+    store_copy_numbers(STORE_loaders, r, &l->row);
     l->pid = r->pid;
     l->loader = (int)r->loader;
     l->rank = (int)facts_int(r->rank);
@@ -60,6 +61,7 @@ static enum engine_source source_kind_of(const char *source)
 
 static void fill_engine(const struct engine_row *r, struct engine_fact *e)
 {
+    store_copy_numbers(STORE_engines, r, &e->row);
     e->pid = r->pid;
     e->loader = (int)r->loader;
     FACTS_TEXT(r->source, e->source);
@@ -83,6 +85,7 @@ static void fill_engine(const struct engine_row *r, struct engine_fact *e)
 
 static void fill_worker(const struct worker_row *r, struct worker_fact *w)
 {
+    store_copy_numbers(STORE_workers, r, &w->row);
     w->pid = r->pid;
     w->parent_pid = facts_int(r->parent_pid);
     w->rank = (int)facts_int(r->rank);
@@ -97,6 +100,7 @@ static void fill_worker(const struct worker_row *r, struct worker_fact *w)
 
 static void fill_process(const struct process_row *r, struct proc_fact *p)
 {
+    store_copy_numbers(STORE_processes, r, &p->row);
     p->pid = r->pid;
     p->ppid = facts_int(r->ppid);
     p->role = (enum process_role)name_index(process_role_names, r->role);

@@ -60,7 +60,11 @@ struct span_fact {
     double total_ms, max_ms, other_ms;
 };
 
+/* `row` of a fact is the row of run.db without its texts (STORE_NULL, NaN: not known): a new column
+ * is there without a change of this file. What rules use has a member of its own, in their units.
+ */
 struct loader_fact {
+    struct loader_row row;
     int64_t pid;
     int loader, rank;
     enum loader_use use;
@@ -74,6 +78,7 @@ struct loader_fact {
 
 /* Of a loader whose batches leat's own engine makes: what its stages took, summed over threads. */
 struct engine_fact {
+    struct engine_row row;
     int64_t pid, threads, cores, ahead;
     int loader;
     enum engine_source source_kind;
@@ -84,6 +89,7 @@ struct engine_fact {
 };
 
 struct worker_fact {
+    struct worker_row row; /* of one process; summary_input.c sums the other members */
     int64_t pid, parent_pid, batches, samples;
     int rank, worker_id;
     int loader;                       /* of its parent; -1: could not be told */
@@ -120,6 +126,7 @@ struct input_line { /* where the time goes, by sampling */
 };
 
 struct proc_fact {
+    struct process_row row;
     int64_t pid, ppid, lost_records;
     int rank, worker_id, recorded;
     enum process_role role;

@@ -125,7 +125,7 @@ char *table_insert_sql(enum store_table table)
 
 /* ---- cells ------------------------------------------------------------------------------- */
 
-/* The longest prefix of at most `most` bytes that does not cut a character. */
+/* Cut to `most` bytes, between characters. */
 static int text_bytes(const char *text, size_t most)
 {
     size_t bytes = strnlen(text, most + 1);
@@ -137,6 +137,21 @@ static union cell cell_of(const void *row, int column)
     union cell cell;
     memcpy(&cell, (const char *)row + (size_t)column * sizeof cell, sizeof cell);
     return cell;
+}
+
+static void set_cell(void *row, int column, union cell cell)
+{
+    memcpy((char *)row + (size_t)column * sizeof cell, &cell, sizeof cell);
+}
+
+void store_copy_numbers(enum store_table table, const void *row, void *ret_row)
+{
+    for (int i = 0; i < store_tables[table].column_count; i++) {
+        union cell cell = cell_of(row, i);
+        if (store_tables[table].columns[i].type == STORE_TEXT)
+            cell.text = NULL;
+        set_cell(ret_row, i, cell);
+    }
 }
 
 void table_bind(sqlite3_stmt *statement, enum store_table table, const void *row)
@@ -171,6 +186,6 @@ void table_read(sqlite3_stmt *statement, enum store_table table, void *ret_row)
             cell.real = is_null ? NAN : sqlite3_column_double(statement, i);
         else
             cell.text = (const char *)sqlite3_column_text(statement, i);
-        memcpy((char *)ret_row + (size_t)i * sizeof cell, &cell, sizeof cell);
+        set_cell(ret_row, i, cell);
     }
 }

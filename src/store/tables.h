@@ -107,6 +107,9 @@ struct store_cursor {
     struct leat_err *err;
 };
 
+/* Copies a row whose texts are NULL in the copy: they belong to a cursor. */
+void store_copy_numbers(enum store_table table, const void *row, void *ret_row);
+
 int store_add_row(struct store_writer *w, enum store_table table, const void *row);
 int store_open_rows(struct store_reader *reader, enum store_table table, const char *tail,
                     struct store_cursor *ret_cursor, struct leat_err *err);

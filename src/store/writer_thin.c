@@ -16,24 +16,25 @@ struct thin {
     const char *order;  /* which rows are deleted first, also of samples that are too many series */
 };
 
+#define LIMIT(table, eighths, series, order) [STORE_##table] = {eighths, series, order}
 static const struct thin tables[STORE_TABLES] = {
-    [STORE_proc_samples] = {.eighths = 8,      .series = "pid",          .order = "rowid"},
-    [STORE_sys_samples] = {.eighths = 8,                 .series = "'all'",                              .order = "rowid"},
-    [STORE_gpu_samples] = {.eighths = 8, .series = "gpu",.order = "rowid"},
-    [STORE_memory_samples] = {.eighths = 8,  .series = "rank*4096+device",               .order = "rowid"},
-    [STORE_processes] = {.eighths = 1,      .order = "role IS 'main', ended_ns IS NULL, started_ns"},
-    [STORE_workers] = {.eighths = 8,                 .order = "last_ns"                             },
-    [STORE_loaders] = {.eighths = 1,                 .order = "wait_ns"                             },
-    [STORE_engines] = {.eighths = 1,                 .order = "wait_ns"},
-    [STORE_cuda_calls] = {.eighths = 1,                 .order = "ns"},
-    [STORE_gpu_clock] = {.eighths = 1,                 .order = "device_ns"                             },
-    [STORE_cuda_lines] = {.eighths = 1,                 .order = "ns"                             },
-    [STORE_input_parts] = {.eighths = 1,                 .order = "total_ns"},
-    [STORE_input_hist] = {.eighths = 16,                 .order = "n"},
-    [STORE_input_ready] = {.eighths = 8,                 .order = "n"                            },
- /* A user's line has at least the time of those it calls, and is deleted after them. */
-    [STORE_input_lines] = {.eighths = 4,                 .order = "ns, below IS NULL"                             },
-    [STORE_lost] = {.eighths = 1,                 .order = "n" },
+    LIMIT(proc_samples, 8, "pid", "rowid"),
+    LIMIT(sys_samples, 8, "'all'", "rowid"),
+    LIMIT(gpu_samples, 8, "gpu", "rowid"),
+    LIMIT(memory_samples, 8, "rank*4096+device", "rowid"),
+    LIMIT(processes, 1, NULL, "role IS 'main', ended_ns IS NULL, started_ns"),
+    LIMIT(workers, 8, NULL, "last_ns"),
+    LIMIT(loaders, 1, NULL, "wait_ns"),
+    LIMIT(engines, 1, NULL, "wait_ns"),
+    LIMIT(cuda_calls, 1, NULL, "ns"),
+    LIMIT(gpu_clock, 1, NULL, "device_ns"),
+    LIMIT(cuda_lines, 1, NULL, "ns"),
+    LIMIT(input_parts, 1, NULL, "total_ns"),
+    LIMIT(input_hist, 16, NULL, "n"),
+    LIMIT(input_ready, 8, NULL, "n"),
+    /* A user's line has at least the time of those it calls, and is deleted after them. */
+    LIMIT(input_lines, 4, NULL, "ns, below IS NULL"),
+    LIMIT(lost, 1, NULL, "n"),
 };
 
 static int64_t most_rows(const struct store_writer *w, int i)

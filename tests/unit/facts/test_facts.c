@@ -270,6 +270,50 @@ static void test_every_allocation_may_fail(void **state)
     }
 }
 
+/* Writes a row of `table` in which column i holds 1000 + i. */
+static void add_numbered_row(struct store_writer *w, enum store_table table)
+{
+    union { /* a row is an array of cells (store/tables.h) */
+        int64_t integer;
+        const char *text;
+    } cells[32];
+    for (int i = 0; i < store_tables[table].column_count; i++) {
+        assert_int_not_equal(store_tables[table].columns[i].type, STORE_REAL);
+        if (store_tables[table].columns[i].type == STORE_TEXT)
+            cells[i].text = "x";
+        else
+            cells[i].integer = 1000 + i;
+    }
+    assert_int_equal(store_add_row(w, table, cells), 0);
+}
+
+static void check_numbered_row(enum store_table table, const void *row)
+{
+    const int64_t *cells = row;
+    for (int i = 0; i < store_tables[table].column_count; i++)
+        assert_int_equal(cells[i],
+                         store_tables[table].columns[i].type == STORE_TEXT ? 0 : 1000 + i);
+}
+
+/* A column that is added to tables.def reaches rules and report without a change of facts. */
+static void test_every_column_is_in_the_row(void **state)
+{
+    struct store_writer *w = NULL;
+    unlink(db_path);
+    assert_int_equal(store_writer_open(db_path, &w, NULL), 0);
+    add_numbered_row(w, STORE_loaders);
+    add_numbered_row(w, STORE_engines);
+    add_numbered_row(w, STORE_workers);
+    add_numbered_row(w, STORE_processes);
+    assert_int_equal(store_writer_close(w, NULL), 0);
+    struct facts *f = golden_load(db_path);
+    check_numbered_row(STORE_loaders, &f->loaders[0].row);
+    check_numbered_row(STORE_engines, &f->engines[0].row);
+    check_numbered_row(STORE_workers, &f->workers[0].row);
+    check_numbered_row(STORE_processes, &f->procs[0].row);
+    facts_free(f);
+}
+
 int main(void)
 {
     snprintf(db_path, sizeof db_path, "/tmp/leat-facts-%d.db", (int)getpid());
@@ -281,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_kept_steps_and_phases),
         cmocka_unit_test(test_folded_steps),
         cmocka_unit_test(test_typical_rank),
+        cmocka_unit_test(test_every_column_is_in_the_row),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
