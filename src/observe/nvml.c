@@ -1,25 +1,25 @@
-/* nvml.c: GPUs through NVIDIA's management library, found at run time.
+/* nvml.c: GPUs through NVIDIA's management library (NVML), loaded at run time.
  *
- * One binary runs with and without a driver, so nothing of NVML is linked or included: the few
- * structs and functions used are declared here. Their layout is NVML's binary contract, which keeps
- * old entry points for ever and gives a changed struct a new suffix. Every function is optional: a
- * driver that lacks one, or a device that does not support it, leaves that figure unknown.
+ * One binary runs with and without a driver, so NVML is neither linked nor included: the few
+ * structs and functions used are declared here. Their layout is part of NVML's ABI, which keeps old
+ * entry points and gives a changed struct a new suffix. Every function is optional: if a driver
+ * lacks one or a device does not support it, that figure is unknown.
  *
- * A device that is split into instances (MIG) is listed as its instances: they have memory and
- * processes of their own, while temperature, power, clocks and the link are those of the whole.
- * NVML gives no utilization for an instance: unknown.
+ * A device that is split into instances (MIG) is listed as its instances: they have their own
+ * memory and processes; temperature, power, clocks and PCIe link are those of the whole device.
+ * NVML gives no utilization for an instance.
  *
- * Which devices a run uses is asked by process id. NVML answers with ids of the machine, which mean
- * nothing inside a container with its own pid namespace, unless the driver translates them, which
- * newer ones do. So ids are believed on the machine itself, and in a container once one of ours has
- * been seen on any device. Otherwise the open device files decide: CUDA holds /dev/nvidia<minor>
- * open for each device it may use, which is more than it does use when several are visible.
+ * The devices of a run are found by process id. NVML returns ids of the machine, which are useless
+ * in a container with its own pid namespace, unless the driver translates them, as newer ones do.
+ * So ids are used outside of containers, and in a container once one of ours has been found on any
+ * device. Otherwise open device files decide: CUDA opens /dev/nvidia<minor> of each visible device,
+ * which may be more than it uses.
  *
- * The obvious call for PCIe traffic watches the link for 20 ms in each direction. The byte counters
- * are read instead, at the start and at the end of nvml_read, at least 2 ms apart. Not from one
- * nvml_read to the next: they have 32 bits, and at the 60 GB/s of an H200 come round every 70 ms.
- * Over 2 ms they were seen to give the true rate within 5 %, which holds the link's own overhead
- * of some 8 % on the bytes copied. A whole nvml_read took 0.5 to 5 ms there without that wait.
+ * NVML's call for PCIe traffic takes 20 ms per direction. So the byte counters are read at the
+ * start and at the end of nvml_read, at least 2 ms apart. Not from one nvml_read to the next: they
+ * have 32 bits, and at the 60 GB/s of an H200 overflow every 70 ms. Over 2 ms they gave the true
+ * rate within 5 %, which includes the link's overhead of about 8 % of the bytes copied. Without
+ * that wait, nvml_read took 0.5 to 5 ms.
  */
 #include "observe/nvml.h"
 
@@ -71,12 +71,11 @@ struct nvml_field {
         unsigned long long large;
     } value;
 };
-/* v1 has the first two; v2 and v3 the instance ids too. Drivers 535.43 to 535.86 wrote a further
- * eight bytes with v3, so room is made for them. */
+/* v1 has the first two fields; v2 and v3 also the instance ids. Drivers 535.43 to 535.86 wrote
+ * eight more bytes with v3. */
 enum { PROCESS_BYTES_V1 = 16, PROCESS_BYTES_V3 = 24, PROCESS_BYTES_MOST = 32 };
 
-/* One list declares the functions and loads them: a suffix-free name is tried after the suffixed.
- */
+/* X(member, name, older name, parameters): declares and loads the functions. */
 #define FUNCTIONS(X)                                                                               \
     X(init, "nvmlInit_v2", "nvmlInit", (void))                                                     \
     X(shutdown, "nvmlShutdown", NULL, (void))                                                      \
@@ -120,7 +119,7 @@ struct nvml {
     int started;
     struct device *devices;
     size_t count, capacity;
-    int own_pids; /* the ids NVML gives are ours too */
+    int own_pids; /* NVML's process ids are valid here */
     char root[PATH_MAX];
     char driver[80];
     struct {
@@ -156,7 +155,7 @@ static int add_device(struct nvml *nvml, device_handle self, device_handle whole
     return 0;
 }
 
-/* A device, or its instances where it is split. */
+/* Adds a device, or its instances if it is split. */
 static int add_devices(struct nvml *nvml, device_handle whole)
 {
     unsigned now = 0, later = 0, most = 0;
@@ -174,7 +173,7 @@ static int add_devices(struct nvml *nvml, device_handle whole)
     return nvml->count > before ? 0 : add_device(nvml, whole, whole);
 }
 
-/* 1 when we are in the first pid namespace, whose number is fixed in the kernel. */
+/* 1 in the initial pid namespace, whose number is fixed in the kernel. */
 static int has_machine_pids(int proc)
 {
     char name[64];
@@ -188,10 +187,10 @@ static int has_machine_pids(int proc)
 static int start(struct nvml *nvml, struct leat_err *err)
 {
     if (!nvml->f.init || !nvml->f.shutdown || !nvml->f.count || !nvml->f.handle)
-        return err_set(err, -ENOENT, "The NVIDIA library lacks its basic functions.");
+        return err_set(err, -ENOSYS, "The NVIDIA library lacks its basic functions.");
     int code = nvml->f.init();
     if (code == NVML_DRIVER_NOT_LOADED)
-        return err_set(err, -ENOENT,
+        return err_set(err, -ENXIO,
                        "The NVIDIA driver is not loaded, or the container was "
                        "started without its devices (docker run --gpus all).");
     if (code == NVML_LIBRARY_MISMATCH)
@@ -204,16 +203,15 @@ static int start(struct nvml *nvml, struct leat_err *err)
     unsigned count = 0;
     code = nvml->f.count(&count);
     if (code != NVML_SUCCESS || count == 0)
-        return err_set(err, -ENOENT, "The NVIDIA driver is there, but it shows no device.");
+        return err_set(err, -ENODEV, "The NVIDIA driver is loaded, but has no device.");
     for (unsigned i = 0; i < count; i++) {
         device_handle whole;
-        /* A device that has fallen off the bus, or is not ours to see, is left out. */
+        /* A failed device, or one without permission, is skipped. */
         if (nvml->f.handle(i, &whole) == NVML_SUCCESS && add_devices(nvml, whole) < 0)
             return err_set(err, -ENOMEM, "Out of memory.");
     }
     if (nvml->count == 0)
-        return err_set(err, -ENOENT, "The NVIDIA driver lets us see none of its %u devices.",
-                       count);
+        return err_set(err, -ENODEV, "None of the %u NVIDIA devices can be read.", count);
     if (!nvml->f.driver || nvml->f.driver(nvml->driver, sizeof nvml->driver) != NVML_SUCCESS)
         nvml->driver[0] = 0;
     return 0;
@@ -275,7 +273,7 @@ const char *nvml_driver(struct nvml *nvml)
     return nvml->driver;
 }
 
-/* What holds the clocks down. Idle clocks and clocks set by the owner are no throttling. */
+/* Why the clocks are throttled. Idle clocks and clocks set by the user do not count. */
 static void name_reasons(unsigned long long bits, char *ret_text, size_t bytes)
 {
     static const struct {
@@ -296,7 +294,7 @@ static void name_reasons(unsigned long long bits, char *ret_text, size_t bytes)
             continue;
         int put = snprintf(ret_text + used, bytes - used, "%s%s", used ? "," : "", names[i].name);
         if (put < 0 || (size_t)put >= bytes - used) {
-            ret_text[used] = 0; /* no half names */
+            ret_text[used] = 0; /* no cut names */
             return;
         }
         used += (size_t)put;
@@ -337,8 +335,7 @@ static struct pcie read_pcie(struct nvml *nvml, struct device *device)
     return p;
 }
 
-/* Bytes a second since `first`; unknown when so much time has passed that a counter may have come
- * round more than once. */
+/* Bytes per second since `first`; unknown when a counter may have overflowed more than once. */
 static void rate_pcie(struct nvml *nvml, struct device *device, const struct pcie *first,
                       struct gpu_info *info)
 {
@@ -378,7 +375,7 @@ int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info)
     struct nvml_utilization utilization;
     unsigned long long reasons;
     unsigned value;
-    char text[96]; /* what NVML's own names need */
+    char text[96]; /* enough for NVML's names */
     if (nvml->f.uuid && nvml->f.uuid(device->self, text, sizeof text) == NVML_SUCCESS)
         snprintf(info.uuid, sizeof info.uuid, "%.*s", (int)sizeof info.uuid - 1, text);
     if (nvml->f.name && nvml->f.name(device->self, text, sizeof text) == NVML_SUCCESS)
@@ -406,9 +403,8 @@ int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info)
     return 0;
 }
 
-/* Is one of `pids` among the processes NVML names for this device? 1, 0, or -1 when it names none
- * or does not say. */
-static int names_process(struct nvml *nvml, device_handle device, const int64_t *pids,
+/* Does NVML list one of `pids` for this device? 1, 0, or -1 when it lists none, or fails. */
+static int lists_process(struct nvml *nvml, device_handle device, const int64_t *pids,
                          size_t pid_count)
 {
     enum { MOST_PROCESSES = 256 };
@@ -465,12 +461,12 @@ int nvml_uses(struct nvml *nvml, int index, const int64_t *pids, size_t pid_coun
     if (index < 0 || (size_t)index >= nvml->count)
         return -EINVAL;
     for (size_t i = 0; i < nvml->count && !nvml->own_pids; i++)
-        nvml->own_pids = names_process(nvml, nvml->devices[i].self, pids, pid_count) == 1;
+        nvml->own_pids = lists_process(nvml, nvml->devices[i].self, pids, pid_count) == 1;
     struct device *device = &nvml->devices[index];
-    int named = names_process(nvml, device->self, pids, pid_count);
-    if (named == 1 || (named == 0 && nvml->own_pids))
-        return named;
-    /* NVML names no process of a device that none uses: with believed ids that settles it. */
+    int listed = lists_process(nvml, device->self, pids, pid_count);
+    if (listed == 1 || (listed == 0 && nvml->own_pids))
+        return listed;
+    /* No process listed: with valid ids that means none uses the device. */
     if (nvml->own_pids && (nvml->f.processes || nvml->f.processes_v1))
         return 0;
     for (size_t i = 0; i < pid_count && device->minor != UINT_MAX; i++)

@@ -1,9 +1,8 @@
-/* observe.h: what can be seen of a run from outside, without rights.
+/* observe.h: what can be measured of a run from outside, without special rights.
  *
- * Every reader of /proc and /sys takes a root directory ("/" in life, tests/data/root in tests), so
- * that it is tested anywhere. A file that is missing or unreadable leaves its fields at -1 (or
- * NaN): absent is never zero. Nothing here writes, blocks or keeps state beyond what the caller
- * holds.
+ * Every reader of /proc and /sys takes a root directory ("/", or a folder of tests/data in tests).
+ * If a file is missing or unreadable, its fields stay -1 (or NaN), never 0. Nothing here writes,
+ * blocks or keeps state of its own.
  */
 #ifndef LEAT_OBSERVE_OBSERVE_H
 #define LEAT_OBSERVE_OBSERVE_H
@@ -22,8 +21,8 @@ struct proc_info {
     int64_t cpu_ns;      /* user + system, all threads */
     int64_t rss_bytes, shared_bytes;
     int64_t threads, fds, fd_limit;
-    /* Context switches, summed over the living threads, at most 64 of them (see proc_process.c).
-     * The sum falls when a thread ends: take such a difference as 0. */
+    /* Context switches, summed over at most 64 live threads (see proc_process.c). The sum decreases
+     * when a thread ends: treat a negative difference as 0. */
     int64_t voluntary, involuntary;
     int64_t minor_faults, major_faults;
     int64_t read_bytes, write_bytes; /* from and to storage */
@@ -32,20 +31,21 @@ struct proc_info {
 };
 /* 0; -ESRCH when the process is gone. */
 int proc_read(const char *root, int64_t pid, struct proc_info *ret_info);
-int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes); /* blanks for NULs */
+int proc_command(const char *root, int64_t pid, char *ret_text,
+                 size_t bytes); /* NULs become blanks */
 /* The value of an environment variable of a process at its start; -ENOENT when it has none. */
 int proc_environ(const char *root, int64_t pid, const char *name, char *ret_text, size_t bytes);
 
-/* Memory that is the process's own, plus its part of what it shares (PSS): added over a process and
- * its workers, nothing counts twice. 0; -ESRCH or -EACCES. Some ms for a large process. */
+/* Private memory plus a proportional part of shared memory (PSS): in a sum over a process and its
+ * workers nothing counts twice. 0; -ESRCH or -EACCES. Takes some ms for a large process. */
 int proc_pss(const char *root, int64_t pid, int64_t *ret_bytes);
 
 /* `pid` and all its descendants. The array is the caller's to mem_free. Cost: one readdir of /proc
- * and one stat file a process of the machine. */
+ * and one stat file per process of the machine. */
 int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_count);
 
-/* The pid that was given last, to a process or a thread; -1 when it cannot be told. As long as it
- * stays the same nobody was born, and the tree need not be searched. */
+/* The last pid that was assigned, to a process or a thread; -1 when unknown. While it is unchanged
+ * no process was started, and the tree need not be read again. */
 int64_t proc_last_pid(const char *root);
 
 /* ---- the machine (proc_system.c): /proc/{stat,meminfo,vmstat,pressure/ *}, /dev/shm -------- */
@@ -63,7 +63,7 @@ int sys_read(const char *root, struct sys_info *ret_info);
 
 /* ---- GPUs (nvml.c): libnvidia-ml.so.1 by dlopen ------------------------------------------- */
 
-struct nvml; /* NULL where there is none */
+struct nvml;
 struct gpu_info {
     char uuid[64], name[64];
     double utilization; /* 0..1; NaN unknown */
@@ -74,14 +74,15 @@ struct gpu_info {
     char throttle[64]; /* "" none, or reasons by comma: power_cap, thermal, hw_slowdown ... */
     int64_t pcie_tx_bytes_s, pcie_rx_bytes_s; /* over the last 2 ms, the link's overhead included */
 };
-/* -ENOENT without the library or without a device; the sentence says which. */
+/* 0; -ENOENT without the library, -ENOSYS if it lacks functions, -ENXIO without a loaded driver,
+ * -ENODEV without a device, with a sentence. */
 int nvml_open(struct nvml **ret_nvml, struct leat_err *err);
 void nvml_close(struct nvml *nvml); /* takes NULL */
 int nvml_count(struct nvml *nvml);
 const char *nvml_driver(struct nvml *nvml); /* the driver's version; "" unknown */
 int nvml_read(struct nvml *nvml, int index, struct gpu_info *ret_info); /* takes 3 to 8 ms */
 /* 1 when one of `pids` has a context on this device, else 0. In a container whose process ids NVML
- * does not know, 1 also for a device that one of them only holds open. */
+ * does not know, 1 also for a device that one of them has only opened. */
 int nvml_uses(struct nvml *nvml, int index, const int64_t *pids, size_t pid_count);
 
 /* ---- BPF (bpf/bpf_try.c) ------------------------------------------------------------------ */
@@ -92,12 +93,12 @@ struct bpf_trial {
 };
 /* Loads a two-instruction program of the tracing kind, and drops it. */
 void bpf_try(struct bpf_trial *ret_trial);
-/* 1 when the kernel describes its own types, without which no program fits all kernels; else 0. */
+/* 1 when the kernel describes its types (BTF), which portable BPF programs need; else 0. */
 int bpf_has_types(const char *root);
 
 /* ---- rights (rights.c): what this process may do ------------------------------------------- */
 
-enum { /* the capabilities that matter to observing, as in linux/capability.h */
+enum { /* capabilities used for measuring, numbered as in linux/capability.h */
        RIGHT_SYS_PTRACE = 19,
        RIGHT_SYS_ADMIN = 21,
        RIGHT_PERFMON = 38,
@@ -105,12 +106,12 @@ enum { /* the capabilities that matter to observing, as in linux/capability.h */
 };
 
 struct rights_info {
-    int64_t uid;           /* effective */
-    uint64_t capabilities; /* effective, one bit each; 0 also when unknown */
-    int64_t seccomp;       /* 0 none, 1 strict, 2 filter */
-    int own_users;         /* in a user namespace of its own: capabilities end at its border */
-    int64_t perf_event_paranoid;                     /* -1 allows all; INT64_MIN unknown */
-    int64_t unprivileged_bpf_disabled, ptrace_scope; /* -1: the kernel has no such rule */
+    int64_t uid;                 /* effective */
+    uint64_t capabilities;       /* effective, one bit each; 0 also when unknown */
+    int64_t seccomp;             /* 0 none, 1 strict, 2 filter */
+    int own_users;               /* in its own user namespace: capabilities are valid only inside */
+    int64_t perf_event_paranoid; /* -1 allows all; INT64_MIN unknown */
+    int64_t unprivileged_bpf_disabled, ptrace_scope; /* -1: not in this kernel */
     char lockdown[24]; /* "none", "integrity", "confidentiality"; "" without lockdown */
 };
 int rights_read(const char *root, struct rights_info *ret_info);

@@ -1,5 +1,5 @@
-/* proc_memory.c: what a process really adds to the memory of its tree. RSS would count the pages
- * that forked workers share with their parent once for each of them. */
+/* proc_memory.c: the memory that a process adds to its tree. RSS counts pages that forked workers
+ * share with their parent once for each worker. */
 #include "observe/observe.h"
 #include "base/proc_text.h"
 

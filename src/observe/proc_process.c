@@ -1,22 +1,21 @@
-/* proc_process.c: one process and its descendants, out of /proc/PID.
+/* proc_process.c: reads a process and its descendants from /proc/PID.
  *
- * What is read, what it says, and what it costs (6.18, one core of a small virtual machine):
+ * The files, their contents, and the time to read them (Linux 6.18, a small virtual machine):
  *
  *     stat      parent, faults, CPU ticks of all threads, threads, start          5 us
  *     status    resident and shared memory, context switches of the main thread   8 us
- *     io        bytes and calls; only for processes one may trace                 4 us
+ *     io        bytes and calls; only with the right to trace it                  4 us
  *     schedstat time the main thread waited for a CPU                             4 us
  *     limits    the limit of open files                                           8 us
  *     fd        count of open files: one stat since Linux 6.2, else a readdir      1 us
  *     task/TID  context switches of the further threads, 8 us each, at most 63 of them
  *
- * The kernel keeps context switches per thread and gives no sum, so `voluntary` and `involuntary`
- * are those of the living threads, at most MOST_THREADS of them in the kernel's order (the oldest
- * first): when a thread ends its count goes with it. A reader of differences takes a fall as zero.
+ * The kernel counts context switches per thread, so `voluntary` and `involuntary` are sums over the
+ * live threads, at most MOST_THREADS of them, the oldest first. When a thread ends its count is
+ * lost, so a reader of differences treats a decrease as zero.
  *
- * The only free text is the name of a process, which may hold blanks, parentheses and newlines: in
- * `stat` it ends at the last ")" of the file, since only numbers follow; in `status` the kernel
- * escapes newlines.
+ * The name of a process may contain blanks, parentheses and newlines: in `stat` it ends at the last
+ * ")" of the file, since only numbers follow; in `status` the kernel escapes newlines.
  */
 #include "observe/observe.h"
 
@@ -35,9 +34,9 @@
 #include <unistd.h>
 
 enum {
-    MOST_THREADS = 64,     /* half a millisecond a process at the worst */
+    MOST_THREADS = 64,     /* at most half a millisecond per process */
     MOST_FDS = 1 << 16,    /* counted one by one on kernels before 6.2 */
-    MOST_ENVIRON = 4 << 20 /* twice what execve takes by default */
+    MOST_ENVIRON = 4 << 20 /* twice the default limit of execve */
 };
 
 static int open_process(const char *root, int64_t pid)
@@ -47,7 +46,7 @@ static int open_process(const char *root, int64_t pid)
     return proc_text_open_dir(root, path);
 }
 
-/* Fields of /proc/PID/stat by their number in proc(5), less those before the third. */
+/* Fields of /proc/PID/stat by their number in proc(5), counted from the third. */
 enum {
     STAT_PPID = 4 - 3,
     STAT_MINFLT = 10 - 3,
@@ -70,7 +69,7 @@ static void copy_comm(const char *from, size_t length, char *to, size_t bytes)
     to[length] = 0;
 }
 
-/* Splits `text`; fields that are missing or no numbers stay -1. -EBADMSG without a name. */
+/* Splits `text`; missing or non-numeric fields stay -1. -EBADMSG without a name. */
 static int parse_stat(const char *text, char *comm, size_t comm_bytes, int64_t fields[STAT_FIELDS])
 {
     for (int i = 0; i < STAT_FIELDS; i++)
@@ -130,8 +129,8 @@ static void read_status(int dir, struct proc_info *info)
     }
 }
 
-/* Calls `each` with the name of every entry but "." and "..", until it returns nonzero. No heap:
- * opendir would take 32 kB for each of some hundred processes a second. */
+/* Calls `each` with the name of every entry but "." and "..", until it returns nonzero. Without
+ * opendir, which allocates 32 kB for each of hundreds of processes per second. */
 static int list_dir(int dir, const char *name, int (*each)(const char *name, void *context),
                     void *context)
 {
@@ -166,8 +165,8 @@ static int64_t count_fds(int dir)
 {
     struct stat st;
     struct statfs fs;
-    /* Since 6.2 the size of /proc/PID/fd is the count. Any other file system means something else
-     * by the size of a folder, and 0 is what older kernels say. */
+    /* Since Linux 6.2 the size of /proc/PID/fd is the count; before, it is 0. On other file systems
+     * the size of a folder is something else. */
     if (fstatfs(dir, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC &&
         fstatat(dir, "fd", &st, 0) == 0 && st.st_size > 0)
         return st.st_size;
@@ -178,7 +177,7 @@ static int64_t count_fds(int dir)
 struct switches {
     int dir;     /* of the process */
     int64_t pid; /* the main thread, already counted */
-    int threads; /* read so far, the main thread with them */
+    int threads; /* read so far, with the main thread */
     struct proc_info *info;
 };
 
@@ -361,7 +360,7 @@ static int add_process(const char *name, void *context)
     snprintf(path, sizeof path, "%lld/stat", (long long)pid);
     if (proc_text_read(family->proc, path, text, sizeof text) <= 0 ||
         parse_stat(text, NULL, 0, fields) < 0)
-        return 0; /* gone meanwhile */
+        return 0; /* it has ended meanwhile */
     if (mem_reserve(&family->items, &family->capacity, family->count + 1, sizeof *family->items) <
         0) {
         family->failed = 1;
@@ -409,12 +408,12 @@ int proc_tree(const char *root, int64_t pid, int64_t **ret_pids, size_t *ret_cou
         qsort(family.items, family.count, sizeof *family.items, by_parent);
     for (size_t i = 0; i < family.count && count == 0; i++) {
         if (family.items[i].pid == pid) {
-            family.items[i].taken = 1; /* a recorded root may hold a circle */
+            family.items[i].taken = 1; /* recorded data may have a cycle */
             pids[count++] = pid;
         }
     }
     result = count ? 0 : -ESRCH;
-    /* The list is its own queue: children are added behind, each once. */
+    /* The list is also the queue: children are appended, each once. */
     for (size_t next = 0; next < count; next++) {
         for (size_t i = first_child(&family, pids[next]);
              i < family.count && family.items[i].ppid == pids[next]; i++) {
@@ -436,7 +435,7 @@ out:
     return 0;
 }
 
-/* "0.20 0.18 0.12 1/80 11206": the last is the one. Some sandboxes always say 0. */
+/* The last number of "0.20 0.18 0.12 1/80 11206". In some sandboxes always 0. */
 int64_t proc_last_pid(const char *root)
 {
     char text[128];

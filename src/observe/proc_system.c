@@ -1,8 +1,8 @@
-/* proc_system.c: the machine as a whole, out of /proc/{stat,meminfo,vmstat,pressure} and /dev/shm.
+/* proc_system.c: reads the machine from /proc/{stat,meminfo,vmstat,pressure} and /dev/shm.
  *
- * In a container /proc still speaks of the whole machine, except where it is laid over (lxcfs).
- * Where that would mislead, the figures are of what this run may use: CPU times of the CPUs it may
- * run on, memory in all and memory left of the cgroup where it leaves less.
+ * In a container /proc shows the whole machine, unless lxcfs replaces it. So some figures are
+ * limited to what this run may use: CPU times of the CPUs in its affinity, and the memory of its
+ * cgroup if that is less.
  */
 #include "observe/observe.h"
 
@@ -73,10 +73,11 @@ static int sum_allowed(const char *root, const char *text, struct ticks *ret_tic
     return found;
 }
 
-/* Stolen time counts as busy: the CPU was not there to be used. */
+/* Stolen time counts as busy: the CPU could not be used. */
 static void read_cpu(const char *root, struct sys_info *info)
 {
-    static const size_t most_bytes = 64 << 10; /* some 700 CPUs; interrupt counts are cut off */
+    static const size_t most_bytes =
+        64 << 10; /* enough for 700 CPUs; the interrupt counts after them are cut */
     char *text = mem_alloc(most_bytes);
     long ticks = sysconf(_SC_CLK_TCK);
     struct ticks t;

@@ -1,4 +1,4 @@
-/* rights.c: what this process may do, and what the machine forbids: the reasons behind a refused
+/* rights.c: the rights of this process and the restrictions of the machine, which explain a refused
  * BPF load or an unreadable /proc/PID. */
 #include "observe/observe.h"
 
@@ -17,8 +17,7 @@ static int64_t read_number(const char *root, const char *path)
     return proc_text_number(&at);
 }
 
-/* perf_event_paranoid alone may be negative: -1 allows everything. It is told from "unknown" by
- * INT64_MIN, which no kernel writes. */
+/* perf_event_paranoid may be -1 (everything is allowed), so unknown is INT64_MIN. */
 static int64_t read_paranoid(const char *root)
 {
     char text[64];
@@ -44,7 +43,7 @@ static void read_status(const char *root, struct rights_info *info)
     info->seccomp = proc_text_field(text, "Seccomp:");
 }
 
-/* The machine's own user namespace maps all ids to themselves: "0 0 4294967295". */
+/* The initial user namespace maps all ids to themselves: "0 0 4294967295". */
 static int has_own_users(const char *root)
 {
     char text[256];
@@ -55,7 +54,7 @@ static int has_own_users(const char *root)
     return !(inside == 0 && outside == 0 && proc_text_number(&at) == 4294967295);
 }
 
-/* "none [integrity] confidentiality": the one in brackets holds. */
+/* "none [integrity] confidentiality": the active one is in brackets. */
 static void read_lockdown(const char *root, struct rights_info *info)
 {
     char text[128];
