@@ -1,5 +1,5 @@
 /* load_gather.c: how fast the engine gathers rows in memory, without Python: the C part of
- * bench/loader.py, and what the constants of src/load/source/gather.c were measured with.
+ * bench/loader.py, and what the constants of src/load/source/array/gather.c were measured with.
  *
  *     build/bench/load_gather ROWS ROW_BYTES BATCH [THREADS [EPOCHS [AHEAD]]]
  *

@@ -1,7 +1,7 @@
 /* read_everything.c: the loader without Python. Reads every sample of a source in a shuffled order
- * and adds up the bytes. In the middle of the epoch it saves where it stands, closes the loader,
- * and goes on with another one, as a program that was started again would. Bad samples are left out
- * and listed. Trains nothing.
+ * and sums the bytes. In the middle of the epoch it saves the state, closes the loader and
+ * continues with another one, as a restarted program would. Bad samples are left out and listed. It
+ * does not train.
  *
  *     build/examples/read_everything npy x.npy y.npy
  *     build/examples/read_everything tokens train.bin 2048
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- sources: one function each, given the words behind the source's name ----------------------
+/* ---- sources: one function each, given the arguments after the name of the source --------------
  */
 static int open_npy(char **words, int count, struct leat_source **source, struct leat_err *err)
 {
@@ -50,14 +50,14 @@ static int open_files(char **words, int count, struct leat_source **source, stru
     return leat_source_files(&files, source, err);
 }
 
-/* A file in memory, which goes with the program. */
+/* A file in memory, which ends with the program. */
 static void write_file(const void *data, size_t bytes, char *path, size_t path_bytes)
 {
     int fd = memfd_create("demo", MFD_CLOEXEC);
     snprintf(path, path_bytes, "/proc/self/fd/%d", write(fd, data, bytes) > 0 ? fd : -1);
 }
 
-/* 2000 times a file of four numbers, but for one that is cut short: it is listed as bad. */
+/* 2000 times a file of four numbers; one of them is cut short and becomes a bad sample. */
 static int open_demo(char **words, int count, struct leat_source **source, struct leat_err *err)
 {
     static const int64_t numbers[4] = {1, 2, 3, 4};
@@ -100,7 +100,7 @@ static uint64_t add_up(const void *data, uint64_t count)
     return sum;
 }
 
-/* Rows of one size lie one behind the other; samples of different length are an array of spans. */
+/* Rows of one size lie one after the other; samples of different length are an array of spans. */
 static void add_batch(const struct leat_batch *batch, const struct leat_source *source,
                       struct sums *sums)
 {
@@ -115,7 +115,7 @@ static void add_batch(const struct leat_batch *batch, const struct leat_source *
     sums->samples += batch->samples;
 }
 
-/* Up to `most` batches, and what the loader says afterwards. */
+/* Reads up to `most` batches, and prints statistics. */
 static int read_some(struct leat_loader *loader, const struct leat_source *source, int64_t most,
                      struct sums *sums, struct leat_err *err)
 {
@@ -155,7 +155,7 @@ static int read_all(struct leat_source *source, struct sums *sums, struct leat_e
     leat_loader_close(loader);
     if (failed < 0)
         return failed;
-    options.threads = 1; /* may be others than before, and so may ranks and batches */
+    options.threads = 1; /* threads, ranks and batch size may differ from before */
     failed = leat_loader_new(source, &options, &loader, err);
     if (failed < 0)
         return failed;

@@ -79,7 +79,7 @@ void report_batch(const struct leat_loader *l, const struct slot *slot, int read
     recorder->ready(recorder_id(l), (uint64_t)ready);
 }
 
-static void tell_engine(const struct leat_loader *l)
+static void report_engine(const struct leat_loader *l)
 {
     static const char *const orders[] = {"sequential", "full", "quasi", "window", "given"};
     struct leat_engine_info info = {.threads = l->active,
@@ -97,7 +97,7 @@ void report_stages(struct leat_loader *l)
     if (l->options.recorder_loader <= 0 || !recorder->recording())
         return;
     if (l->reported.threads != l->active || l->reported.ahead != l->options.ahead)
-        tell_engine(l);
+        report_engine(l);
 #define X(name) .name = l->stats.name - l->reported.name,
     struct leat_stages more = {LEAT_STAGES(X)};
 #undef X

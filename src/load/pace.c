@@ -22,16 +22,16 @@
 #define STARVED_WINDOWS 2 /* before one thread more */
 #define RESTED_WINDOWS                                                                             \
     4 /* before one thread less: evaluation and checkpoints look like idle threads */
-#define PATIENCE                                                                                   \
+#define RETRY_WINDOWS                                                                              \
     8 /* windows before a change that did not help is tried again; doubles each time               \
        */
-#define PATIENCE_MOST   1024
-#define THREADS_WAITING 64 /* limit on threads that only wait */
+#define RETRY_WINDOWS_MAX 1024
+#define THREADS_WAITING   64 /* limit on threads that only wait */
 
-#define WINDOW_BATCHES  8
-#define WINDOW_DOUBLES  4 /* windows without a wish after which they become twice as long */
-#define WINDOW_MOST     6 /* doublings */
-#define WINDOW_LEAST_NS (20 * NS_PER_MS)
+#define WINDOW_BATCHES    8
+#define WINDOW_DOUBLES    4 /* windows without a wish after which they become twice as long */
+#define WINDOW_MOST       6 /* doublings */
+#define WINDOW_LEAST_NS   (20 * NS_PER_MS)
 
 const char *pace_text(enum pace_reason reason)
 {
@@ -52,7 +52,7 @@ void pace_init(struct pace *p, int on, double cores, int threads, int ahead, int
     p->threads_most = threads > THREADS_WAITING ? threads : THREADS_WAITING;
     p->why = on ? PACE_START : PACE_FIXED;
     for (int want = 0; want < PACE_WANTS; want++)
-        p->patience[want] = PATIENCE;
+        p->retry_windows[want] = RETRY_WINDOWS;
     p->left = WINDOW_BATCHES;
 }
 
@@ -60,7 +60,7 @@ int64_t pace_window(const struct pace *p)
 {
     int doubles = p->trial != PACE_WANT_NOTHING
                       ? 1
-                      : p->calm / WINDOW_DOUBLES; /* a change is judged on a longer one */
+                      : p->steady / WINDOW_DOUBLES; /* a change is judged on a longer one */
     return (int64_t)WINDOW_BATCHES << (doubles < WINDOW_MOST ? doubles : WINDOW_MOST);
 }
 
@@ -68,7 +68,7 @@ static int change(struct pace *p, enum pace_want trial, enum pace_reason why)
 {
     p->trial = trial;
     p->settling = trial != PACE_WANT_NOTHING; /* the window of the change is part old, part new */
-    p->asked = p->calm = 0;
+    p->asked = p->steady = 0;
     p->why = why;
     p->changes++;
     return 1;
@@ -100,9 +100,9 @@ static int take_back(struct pace *p, enum pace_want trial, enum pace_reason why)
 {
     p->threads += trial == PACE_WANT_LESS ? 1 : trial == PACE_WANT_MORE ? -1 : 0;
     p->ahead = p->before_ahead;
-    p->pause[trial] = p->patience[trial];
-    if (p->patience[trial] < PATIENCE_MOST)
-        p->patience[trial] *= 2;
+    p->pause[trial] = p->retry_windows[trial];
+    if (p->retry_windows[trial] < RETRY_WINDOWS_MAX)
+        p->retry_windows[trial] *= 2;
     return change(p, PACE_WANT_NOTHING, why);
 }
 
@@ -167,10 +167,10 @@ int pace_decide(struct pace *p, const struct pace_sample *s)
     p->asked = want == p->want ? p->asked + 1 : 1;
     p->want = want;
     /* Short windows while there is a wish. */
-    p->calm = want == PACE_WANT_NOTHING ? p->calm + 1 : 0;
+    p->steady = want == PACE_WANT_NOTHING ? p->steady + 1 : 0;
     if (p->asked >= enough[want])
         return try_out(p, want, step_ns, wait * step_ns);
-    if (p->why == PACE_START && p->calm >= RESTED_WINDOWS)
+    if (p->why == PACE_START && p->steady >= RESTED_WINDOWS)
         p->why = PACE_ENOUGH;
     return 0;
 }

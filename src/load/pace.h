@@ -73,8 +73,8 @@ struct pace {
     double wanted_ns;      /* how much less it must become */
     int before_ahead;
     int pause[PACE_WANTS]; /* windows until it may be tried again */
-    int patience[PACE_WANTS];
-    int calm; /* windows without a wish */
+    int retry_windows[PACE_WANTS];
+    int steady; /* windows without a wish */
 
     /* The current window; used by the engine only. */
     int64_t left;             /* batches until it ends */

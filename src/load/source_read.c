@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-struct once_report {
+struct read_report {
     struct source_report base;
     size_t place;
     int code;
@@ -19,7 +19,7 @@ struct once_report {
 /* Keeps the bad sample that comes first in the request. */
 static void note_first(struct source_report *base, size_t place, int code, const char *text)
 {
-    struct once_report *report = (struct once_report *)base;
+    struct read_report *report = (struct read_report *)base;
     if (report->code && report->place <= place)
         return;
     report->place = place;
@@ -43,7 +43,7 @@ static int read_all(struct leat_source *source, struct slot *slot, const struct 
                     const struct batch_layout *layout, struct leat_err *err)
 {
     uint8_t *places[LEAT_MAX_FIELDS];
-    struct once_report report = {.base = {note_first}};
+    struct read_report report = {.base = {note_first}};
     struct source_request request =
         slot_request(slot, place, slot->indices, (size_t)slot->batch.samples, 0, places);
     int failed = source->ops->read(source, &request, &report.base, err);

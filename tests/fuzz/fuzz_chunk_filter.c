@@ -2,8 +2,7 @@
  *
  *     filters (1 byte, up to 4)   kind (1 byte each)   mask (1)   chunk bytes (2, little-endian) …
  *
- * The buffers are as large as they must be and no larger, so that a sanitizer sees every byte that
- * is written beyond them. */
+ * The buffers have the minimal size, so that a sanitizer sees every write outside. */
 #include "load/source/hdf5/chunk_filter.h"
 
 #include <stdlib.h>

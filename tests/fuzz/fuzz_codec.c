@@ -1,5 +1,5 @@
 /* fuzz_codec.c: any bytes as two values: the first sets a codec up, the second is decoded by it. A
- * refusal has a sentence; what is let through lies within a row or a span of its size.
+ * refusal has a message; what is accepted lies within a row or a span of its size.
  *
  *     kind  variable  length of the first value (2 bytes)  first value  second value
  */
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void *memory; /* one value asks for it once */
+static void *memory; /* a value allocates once */
 static uint64_t most_bytes;
 
 static void *give_memory(const struct source_request *request, uint64_t bytes)
@@ -21,7 +21,7 @@ static void *give_memory(const struct source_request *request, uint64_t bytes)
     return memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-/* A copy of exactly this size, so that a byte too many is seen. */
+/* A copy of exactly this size, so that a sanitizer sees reads outside. */
 static uint8_t *copy_of(const uint8_t *bytes, size_t count)
 {
     uint8_t *copy = malloc(count + !count);

@@ -1,5 +1,5 @@
-/* fuzz_megatron_index.c: any bytes as Megatron's index of a small file of tokens. What is let
- * through is then read to its last sample: as slices, as documents, and as packed rows of these. */
+/* fuzz_megatron_index.c: any bytes as Megatron's index of a small file of tokens. What is accepted
+ * is read to its last sample: as slices, as documents, and as packed rows of these. */
 #include "leat/loader.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void read_all(struct leat_source *source)
     leat_loader_close(loader);
 }
 
-/* A source that was made is read; one that was not has a sentence that says why. */
+/* Reads a source; a refusal has a message. */
 static void end_source(int made, struct leat_source *source, const struct leat_err *err)
 {
     if (made < 0 && !*err->text)

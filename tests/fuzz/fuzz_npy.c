@@ -1,5 +1,5 @@
-/* fuzz_npy.c: any bytes as a .npy file, and as a member of a .npz. What is let through is then read
- * to its last sample: a refusal has a sentence, and nothing is read outside the file. */
+/* fuzz_npy.c: any bytes as a .npy file, and as a member of a .npz. What is accepted is read to its
+ * last sample. A refusal has a message, and nothing is read outside the file. */
 #include "leat/loader.h"
 
 #include <stdio.h>
@@ -32,8 +32,8 @@ static void read_all(struct leat_source *source)
     leat_loader_close(loader);
 }
 
-/* The bytes in the middle of a file, between others: as a member of a .npz lies in it. What is read
- * of them is the same, and none of the others: no size but the member's own limits it. */
+/* The bytes in the middle of a file, as a member of a .npz. The result is the same, whatever lies
+ * around them. */
 static int open_member(const uint8_t *data, size_t size, int *ret_fd, struct leat_source **source,
                        struct leat_err *err)
 {
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     close(fd);
-    if (size) /* an empty file is refused by another name */
+    if (size) /* an empty file is refused in another way */
         check_member(data, size, got, count);
     return 0;
 }

@@ -1,9 +1,9 @@
-/* fuzz_tar.c: any bytes as a shard, plain or compressed. What is let through is then read to its
- * last sample: a refusal and a bad sample have a sentence, and nothing is read outside the file.
- * Each input is also tried with its checksums put right, or few would get past them.
+/* fuzz_tar.c: any bytes as a shard, plain or compressed. What is accepted is read to its last
+ * sample. A refusal and a bad sample have a message, and nothing is read outside the file. Each
+ * input is also tried with corrected checksums, or few would be accepted.
  *
- * A file is mapped in whole pages, so a read behind its end may go unseen: the headers and the
- * index are read from memory of their very size too, where AddressSanitizer sees it. */
+ * A file is mapped in whole pages, so a read after its end may go unseen: headers and index are
+ * also read from memory of the exact size, where AddressSanitizer sees it. */
 #include "leat/loader.h"
 
 #include "load/source/tar/tar_header.h"
@@ -38,7 +38,7 @@ static void read_all(struct leat_source *source)
                 sum += bytes[b];
         }
         leat_batch_unref(batch);
-        if (sum == UINT64_MAX) /* never: it is there to be read */
+        if (sum == UINT64_MAX) /* never: so that the sum is computed */
             abort();
     }
 }

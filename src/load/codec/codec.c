@@ -109,8 +109,8 @@ static int set_row(struct codec *codec, const char *name, enum leat_dtype dtype,
 }
 
 /* Type and shape from the first value; its first dimension is left out when it differs. */
-static int learn(struct codec *codec, const char *name, const uint8_t *first, uint64_t bytes,
-                 struct leat_err *err)
+static int init_from_value(struct codec *codec, const char *name, const uint8_t *first,
+                           uint64_t bytes, struct leat_err *err)
 {
     struct array_value v;
     int failed = parse_npy(name, first, bytes, &v, err);
@@ -142,7 +142,7 @@ int codec_init(struct codec *codec, const struct leat_codec *asked, const char *
     case LEAT_CODEC_ARRAY:
         return set_row(codec, name, asked->dtype, asked->dims, asked->shape, err);
     case LEAT_CODEC_NPY: {
-        int failed = learn(codec, name, first, bytes, err);
+        int failed = init_from_value(codec, name, first, bytes, err);
         if (failed < 0)
             codec_done(codec);
         return failed;
