@@ -82,7 +82,7 @@ def test_lmdb_is_read_as_lmdb_reads_it(tmp_path, seed, subdir):
     }
     path = tmp_path / "data"
     write_lmdb(path, items.items(), subdir=subdir)
-    # What was freed and used again lies about in the file too.
+    # Freed and reused pages are in the file too.
     env = lmdb.open(str(path), map_size=1 << 28, subdir=subdir)
     for key in list(items)[::3]:
         with env.begin(write=True) as txn:
@@ -99,7 +99,7 @@ def test_lmdb_is_read_as_lmdb_reads_it(tmp_path, seed, subdir):
     assert dataset.__getitems__(order) == [expected[i] for i in order]
 
 
-def test_lmdb_leaves_no_trace(tmp_path):
+def test_lmdb_writes_nothing(tmp_path):
     write_lmdb(tmp_path / "data", [(b"%08d" % i, b"value") for i in range(20)])
     os.remove(tmp_path / "data" / "lock.mdb")
     before = (tmp_path / "data" / "data.mdb").read_bytes()
@@ -248,7 +248,7 @@ def test_lmdb_refused(tmp_path):
 @pytest.mark.parametrize(
     "spec", ["jpeg", ("float32",), ("float32", (0,)), ("object", (3,)), ("npy", (3,)), None, 3]
 )
-def test_specs_that_are_none(tmp_path, spec):
+def test_invalid_specs(tmp_path, spec):
     write_lmdb(tmp_path / "data", [(b"0", b"1")])
     with pytest.raises((ValueError, TypeError)):
         leat.data.Lmdb(tmp_path / "data", spec)

@@ -41,7 +41,7 @@ SHAPES = {
 
 
 def values(shape, dtype, seed=0):
-    """Numbers that repeat now and then, so that there is something to pack."""
+    """Numbers that repeat, so that they can be compressed."""
     found = numpy.random.default_rng(seed).integers(0, 40, shape)
     found[..., -1:] += 17
     return found.astype("i8").astype(dtype)
@@ -89,7 +89,7 @@ def equal(tensor, row):
     assert tensor.numpy().tobytes() == row.tobytes()
 
 
-# ---- Everything that can be read.
+# ---- What can be read.
 
 
 @pytest.mark.parametrize("libver", ("earliest", "latest"))
@@ -107,7 +107,7 @@ def test_chunked(tmp_path, shape, filters, libver):
 @pytest.mark.parametrize("libver", ("earliest", "latest"))
 @pytest.mark.parametrize("kind", ("contiguous", "compact"))
 @pytest.mark.parametrize("shape", ((101,), (13, 7), (11, 2, 3)))
-def test_not_chunked(tmp_path, shape, kind, libver):
+def test_contiguous_and_compact(tmp_path, shape, kind, libver):
     path = os.fspath(tmp_path / "x.h5")
     names = []
     with h5py.File(path, "w", libver=libver) as file:
@@ -178,7 +178,7 @@ def test_never_written(tmp_path, dtype, options):
     check(path, "filled", "empty")
 
 
-def test_grown_and_shrunk(tmp_path):
+def test_resized(tmp_path):
     path = os.fspath(tmp_path / "x.h5")
     with h5py.File(path, "w") as file:
         grown = file.create_dataset(
@@ -199,8 +199,8 @@ def test_chunks_larger_than_the_data(tmp_path, filters):
     check(path, "x")
 
 
-def test_filters_that_were_left_out(tmp_path):
-    """lzf gives up on noise, and a mask says so; a chunk can also be written as it is."""
+def test_filters_that_were_not_applied(tmp_path):
+    """lzf is not applied to noise, and a mask says so; a chunk can also be written as it is."""
     path = os.fspath(tmp_path / "x.h5")
     noise = numpy.random.default_rng(0).integers(0, 256, (64, 999)).astype("u1")
     noise[16:32] = 7
@@ -328,7 +328,7 @@ def test_the_plan_says_what_an_order_costs(small):
 
 
 def test_fork_after_start(small):
-    """The child goes on by itself, with the chunks its parent had unpacked."""
+    """The child continues by itself, with the chunks that its parent had unpacked."""
     dataset = leat_data.Hdf5(small, "x", "y")
     loader = leat.DataLoader(
         dataset, batch_size=5, shuffle=True, order="window", seed=3, num_threads=2
@@ -349,7 +349,7 @@ def test_fork_after_start(small):
         assert os.waitpid(child, 0)[1] == 0
 
 
-# ---- What is refused, and what is said of it.
+# ---- What is refused.
 
 
 def refused(path, *names):
