@@ -162,14 +162,14 @@ def check_timing():
     """What docs/run-db.md says of batches and samples that are not all timed is what the hook does."""
     code = text_of("python/record/hook_fetcher.c")
     number = {name: int(n) for name, n in re.findall(r"^    (\w+) = (\d+)\b", code, re.M)}
-    batch_ms, sample_ms = number["SLOW_BATCH_NS"] // 10**6, number["SLOW_NS"] // 10**6
+    batch_ms, sample_ms = number["SLOW_BATCH_NS"] // 10**6, number["SLOW_SAMPLE_NS"] // 10**6
     said = " ".join(text_of("docs/run-db.md").split())
     for sentence in (
         f"Batches that a process makes itself in less than {batch_ms} ms are timed the first "
-        f"{number['FIRST']} times, then one in {batch_ms} ms / batch, or in {number['SELDOM']}.",
-        f"Samples of less than {sample_ms} ms are timed the first {number['SAMPLES']} times in a "
+        f"{number['FIRST_BATCHES']} times, then one in {batch_ms} ms / batch, or in {number['MAX_BATCH_INTERVAL']}.",
+        f"Samples of less than {sample_ms} ms are timed the first {number['FIRST_SAMPLES']} times in a "
         f"process, then those of one batch in {sample_ms} ms / sample, or in "
-        f"{number['SELDOM_SAMPLES']}.",
+        f"{number['MAX_SAMPLE_INTERVAL']}.",
     ):
         expect(sentence in said, f"run-db.md does not say, as hook_fetcher.c does: {sentence}")
 
