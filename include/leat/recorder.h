@@ -1,24 +1,24 @@
-/* recorder.h: tell leat what your process does.
+/* recorder.h: reports to leat what a process does.
  *
- * A process that runs under `leat run` finds the address of leat's socket in its environment
- * (LEAT_SOCKET). It makes one memfd, hands it to leat, and from then on only writes fixed-size
+ * A process that runs under `leat run` has the address of leat's socket in its environment
+ * (LEAT_SOCKET). It makes one memfd, sends it to leat, and from then on only writes fixed-size
  * records into rings in that memory: no lock, no allocation, no system call. leat reads them from
- * outside, also after the process has died. The Python hooks use exactly this interface.
+ * outside, also after the process has died. The Python hooks use this interface.
  *
- *     leat_recorder_open();                          // once; a second call is a no-op
+ *     leat_recorder_open();                          // once; a second call has no effect
  *     uint64_t t0 = leat_now_ns();
  *     read_a_batch();
  *     leat_record(LEAT_REC_FETCH, 0, loader, LEAT_FETCH_ARG(epoch, samples), t0, leat_now_ns());
  *
  * Guarantees
- *   - Nothing here blocks, prints, exits or raises a signal. Without LEAT_SOCKET, or when leat is
- *     gone, every call is a cheap no-op: training never depends on leat.
- *   - Any thread may record; each gets a ring of its own (the first LEAT_REC_THREADS of them; the
- *     records of later threads are counted as lost).
+ *   - Nothing here blocks, prints, exits or raises a signal. Without LEAT_SOCKET, or when leat has
+ *     ended, every call returns at once: training never depends on leat.
+ *   - Any thread may record; each has its own ring (the first LEAT_REC_THREADS of them; the records
+ *     of later threads are counted as lost).
  *   - A full ring drops the newest record and counts it.
- *   - After fork() the child starts afresh on its first record, with a memfd of its own.
+ *   - After fork() the child opens a memfd of its own with its first record.
  *
- * Times are CLOCK_MONOTONIC nanoseconds. Strings are copied and cut to the size of their place.
+ * Times are CLOCK_MONOTONIC nanoseconds. Strings are copied and cut to the size of their field.
  */
 #ifndef LEAT_RECORDER_H
 #define LEAT_RECORDER_H
@@ -88,8 +88,9 @@ enum leat_record_flag {
 
 #define LEAT_FETCH_ARG(iteration, samples) ((uint64_t)(iteration) << 32 | (uint32_t)(samples))
 
-/* Parts of making a batch and handing it over. They are too many for records: each is added to a
- * histogram in the shared memory, one for each loader and part (docs/run-db.md, input_parts). */
+/* Parts of making a batch and bringing it to the training. They are too many for records: each is
+ * added to a histogram in the shared memory, one for each loader and part (docs/run-db.md,
+ * input_parts). */
 #define LEAT_PARTS(X)                                                                              \
     X(SAMPLE, "sample")                                                                            \
     X(FETCH, "fetch")                                                                              \
@@ -106,7 +107,7 @@ enum leat_part {
         LEAT_PARTS_COUNT
 };
 
-/* Which signals this process can give: a missing one is reported as missing, never as zero. */
+/* Which signals this process can report: a missing one is reported as missing, never as zero. */
 enum leat_signal {
     LEAT_SIGNAL_FETCH = 1,
     LEAT_SIGNAL_BACKWARD = 2,
@@ -125,19 +126,19 @@ struct leat_loader_info { /* -1 where unknown */
     int32_t batch_size, num_workers, prefetch_factor;
     int32_t pin_memory, persistent_workers; /* 0, 1 or -1 */
     int32_t iterable;
-    int32_t own;             /* 1: leat's own DataLoader, whoever makes its batches; 0 or -1 */
+    int32_t own; /* 1: leat's own DataLoader, also where torch makes its batches; 0 or -1 */
     int32_t engine_readable; /* 1: leat.DataLoader makes such batches in C; 0 or -1 */
     char dataset[96];        /* class of the dataset */
     char where[160];         /* "file:line" where the loader was made */
 };
 
-/* A loader whose batches leat's own engine makes (leat/loader.h). What it is may be said anew
- * whenever it changes; what its stages took is added to what was added before, so that a loader may
- * have several engines, one after the other or at once. Times are summed over its threads. */
+/* A loader whose batches leat's own engine makes (leat/loader.h). These values may change; the
+ * times of its stages are added to those before, so a loader may have several engines. Times are
+ * summed over its threads. */
 struct leat_engine_info {
-    int32_t threads, cores; /* at work; those that the process may use */
-    int32_t ahead;          /* batches made before they are asked for */
-    uint64_t memory_bytes;  /* that its batches may take together */
+    int32_t threads, cores; /* running; available to the process */
+    int32_t ahead;          /* batches made before they are requested */
+    uint64_t memory_bytes;  /* limit for all its batches */
     const char *source;     /* as leat_source_text() begins; the first 95 bytes are kept */
     const char *order;      /* full, quasi, window, sequential, given */
 };
@@ -147,9 +148,9 @@ struct leat_engine_info {
     X(samples)                                                                                     \
     X(bytes)                                                                                       \
     X(waits)     /* requests that found no batch ready */                                          \
-    X(wait_ns)   /* the consumer's, in them */                                                     \
-    X(help_ns)   /* of it: it made the batch itself */                                             \
-    X(order_ns)  /* which sample comes next */                                                     \
+    X(wait_ns)   /* time of the consumer in them */                                                \
+    X(help_ns)   /* of it: the consumer made the batch itself */                                   \
+    X(order_ns)  /* choosing the next sample */                                                    \
     X(read_ns)   /* from the source into the batch */                                              \
     X(layout_ns) /* padding and joining of samples of several lengths */                           \
     X(idle_ns)   /* threads without work */
@@ -163,8 +164,8 @@ struct leat_stages {
 /* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
  * record for, another negative errno when leat could not be reached. */
 int leat_recorder_open(void);
-void leat_recorder_close(void); /* marks a clean end; later records are dropped */
-int leat_recording(void);       /* 1 while records reach somebody; 0 also after leat said stop */
+void leat_recorder_close(void); /* reports a clean end; later records are dropped */
+int leat_recording(void); /* 1 while leat reads the records; 0 also after leat asked to stop */
 
 uint64_t leat_now_ns(void);
 void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64_t arg,
@@ -172,19 +173,19 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
 
 /* Adds one occurrence of a part: its nanoseconds and bytes. Any thread. */
 void leat_part(uint32_t loader, enum leat_part part, uint64_t ns, uint64_t bytes);
-/* Adds several, without bytes: what they have in common is added once. */
+/* Adds several occurrences without bytes, with one update of the sums. */
 void leat_parts(uint32_t loader, enum leat_part part, const uint64_t *ns, size_t count);
 
 /* A batch is asked for while so many are ready. Any thread. */
 void leat_ready(uint32_t loader, uint64_t batches);
 
-/* Of an id that leat_recorder_loader() gave; any thread. */
+/* `loader` is an id from leat_recorder_loader(). Any thread. */
 void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info);
 void leat_recorder_stages(uint32_t loader, const struct leat_stages *more);
 
-/* A line of code at which a sample found a thread. `below` is what an earlier call returned for the
- * user's line that called it, or -1. Returns the line's slot; -1 when the table is full. One thread
- * of a process samples, so this is not for several at once. */
+/* A line of code at which a stack sample found a thread. `below` is what an earlier call returned
+ * for the user's line that called it, or -1. Returns the line's slot; -1 when the table is full.
+ * Only one thread of a process may call it. */
 struct leat_line {
     uint32_t loader;
     enum leat_part part; /* LEAT_PART_SAMPLE or LEAT_PART_COLLATE */
@@ -195,7 +196,7 @@ struct leat_line {
 };
 int leat_recorder_line(const struct leat_line *line);
 
-/* Marks that this thread is inside (+1) or has left (-1) a backward; see LEAT_REC_NESTED. */
+/* This thread enters (+1) or leaves (-1) a backward; see LEAT_REC_NESTED. */
 void leat_recorder_nest(int change);
 
 /* Tables of the process. They return the id to put into records; the same name gives the same id.

@@ -54,7 +54,7 @@ void call_counters_on_first_call(void (*tell)(void))
 }
 
 /* After `slots_used` was raised: whoever comes to meet it now sees that. */
-static void tell_met(void)
+static void report_first_call(void)
 {
     void (*tell)(void) = atomic_load(&met);
     if (tell)
@@ -76,13 +76,13 @@ void call_slot_take(void)
         uint32_t used = atomic_load(&slots_used);
         while (used < i + 1 && !atomic_compare_exchange_weak(&slots_used, &used, i + 1))
             ;
-        tell_met();
+        report_first_call();
         call_thread.slot = &slots[i];
         call_thread.shared = 0;
         return;
     }
     atomic_store(&slots_used, SLOTS + 1);
-    tell_met();
+    report_first_call();
     call_thread.slot = &slots[SLOTS];
     call_thread.shared = 1;
 }
@@ -118,7 +118,7 @@ bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUN
     return true;
 }
 
-void call_counters_forget(void)
+void call_counters_reset(void)
 {
     uint32_t used = atomic_exchange(&slots_used, 0);
     call_thread = (struct call_thread){0};

@@ -1,23 +1,21 @@
-/* call_counters.h: counts and times of calls, thread by thread.
+/* call_counters.h: counts and times of calls for each thread.
  *
  *     ┌ slot 0 ┐ ┌ slot 1 ┐      ┌ slot 63 ┐ ┌ shared ┐
  *     │ n,     │ │        │ ...  │         │ │ all    │   a thread takes a free slot at its first
- *     │ ticks, │ │        │      │         │ │ later  │   call and gives it back when it ends; what
- *     │ bytes  │ │        │      │         │ │ threads│   is in it stays, the next one adds to it
+ *     │ ticks, │ │        │      │         │ │ later  │   call and releases it when it ends; the
+ *     │ bytes  │ │        │      │         │ │ threads│   sums stay, the next thread adds to them
  *     └────────┘ └────────┘      └─────────┘ └────────┘
  *
- * A thread is alone in its slot, so adding needs no atomic operation but plain loads and stores
- * that are never torn. Readers sum all slots, at any time. Nothing is allocated and nothing is
- * locked.
+ * A slot has one thread, so adding needs no atomic operation but plain loads and stores that are
+ * never torn. Readers sum all slots at any time. No allocation, no lock.
  *
- * Time is counted in ticks of the processor's counter where that runs at one rate (half the cost of
- * clock_gettime), and turned into nanoseconds when it is read. Reading them is still most of what
- * counting a call costs, and a step may have thousands of launches that are all alike, or a loop
- * ask for an event as often: after the first ALL of a slot every TIMED-th of a thread is timed and
- * stands for so many. Their number is exact.
+ * Time is counted in ticks of the processor's counter where its rate is constant (half the cost of
+ * clock_gettime), and converted to nanoseconds when it is read. Reading the counter is most of the
+ * cost, and a step may have thousands of equal launches or event queries: after the first ALL calls
+ * of a slot only one in TIMED is timed and stands for all of them. Their number is exact.
  *
- * A call inside a timed call of the same thread (the runtime calling the driver) is part of the
- * outer one.
+ * A call inside a timed call of the same thread (the runtime calls the driver) is part of the outer
+ * call.
  */
 #ifndef LEAT_PROBE_CALL_COUNTERS_H
 #define LEAT_PROBE_CALL_COUNTERS_H
@@ -41,13 +39,12 @@ struct call_slot {
     struct call_counter of[LEAT_CUDA_CLASSES_COUNT];
 };
 
-/* What a thread needs at every call. A preloaded library has its place in the first block of thread
- * memory, which is reached without a function call. */
+/* Initial-exec: a preloaded library reaches its thread variables without a function call. */
 struct call_thread {
     struct call_slot *slot; /* NULL: none yet */
     uint32_t depth;
-    uint32_t shared;  /* the slot is everybody's */
-    uint32_t untimed; /* launches to come that the last timed one stands for */
+    uint32_t shared;  /* the slot is the shared one */
+    uint32_t untimed; /* so many of the next launches are not timed */
     uint32_t untimed_events;
 };
 extern __thread struct call_thread call_thread __attribute__((tls_model("initial-exec")));
@@ -64,7 +61,7 @@ static inline uint64_t call_ticks(void)
     return clock_now_ns();
 }
 
-/* How many calls the one that begins now stands for when it is timed; 0: it is not. */
+/* For how many calls this one stands if it is timed; 0: it is not timed. */
 static inline uint64_t call_weight(enum leat_cuda_class class)
 {
     enum { ALL = 1000, TIMED = 7 }; /* 7: few loops have as many */
@@ -102,7 +99,7 @@ static inline void call_leave(enum leat_cuda_class class, uint64_t weight, uint6
                               uint64_t end, uint64_t bytes)
 {
     struct call_counter *c = &call_thread.slot->of[class];
-    /* A thread may move to another socket. */
+    /* The thread may have moved to another socket. */
     uint64_t ticks = end > start ? (end - start) * weight : 0;
     if (call_thread.shared) {
         atomic_fetch_add_explicit(&c->ticks, ticks, memory_order_relaxed);
@@ -122,7 +119,7 @@ uint64_t call_nanoseconds(uint64_t ticks);
 /* Sums of all threads so far. False when no call was made at all. */
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
 void call_counters_on_first_call(
-    void (*met)(void));          /* see LEAT_PROBE_ON_FIRST_CALL in probe_abi.h */
-void call_counters_forget(void); /* in the child of a fork, which begins at nothing */
+    void (*met)(void));         /* see LEAT_PROBE_ON_FIRST_CALL in probe_abi.h */
+void call_counters_reset(void); /* in a forked child: all counts are 0 */
 
 #endif

@@ -136,14 +136,14 @@ struct probe_dim3 { /* dim3: passed by value */
     PROBE_WAIT_EVENT(X, cudaStreamWaitEvent_ptsz)                                                  \
     X(cudaMalloc, (void **at, size_t n), (at, n), LEAT_CUDA_ALLOC, n,                              \
       gpu_clock_allocated(end - start))                                                            \
-    X(cudaFree, (void *at), (at), (host_memory_doubt(), LEAT_CUDA_FREE), 0,                        \
+    X(cudaFree, (void *at), (at), (host_memory_drop_answers(), LEAT_CUDA_FREE), 0,                 \
       gpu_clock_allocated(end - start))                                                            \
     X(cudaMallocAsync, (void **at, size_t n, void *stream), (at, n, stream),                       \
       LEAT_CUDA_ALLOC_ASYNC, n, (void)0)                                                           \
     X(cudaMallocFromPoolAsync, (void **at, size_t n, void *pool, void *stream),                    \
       (at, n, pool, stream), LEAT_CUDA_ALLOC_ASYNC, n, (void)0)                                    \
     X(cudaFreeAsync, (void *at, void *stream), (at, stream),                                       \
-      (host_memory_doubt(), LEAT_CUDA_FREE_ASYNC), 0, (void)0)                                     \
+      (host_memory_drop_answers(), LEAT_CUDA_FREE_ASYNC), 0, (void)0)                              \
     X(cudaHostAlloc, (void **at, size_t n, unsigned flags), (at, n, flags), LEAT_CUDA_ALLOC_HOST,  \
       n, host_memory_add(*at, n))                                                                  \
     X(cudaMallocHost, (void **at, size_t n), (at, n), LEAT_CUDA_ALLOC_HOST, n,                     \
@@ -170,7 +170,7 @@ struct probe_dim3 { /* dim3: passed by value */
     PROBE_DRAIN(X, cuCtxSynchronize, (void), ())                                                   \
     PROBE_HANDLE(X, cuEventSynchronize, EVENT_SYNC)                                                \
     X(cuMemAlloc_v2, (uint64_t * at, size_t n), (at, n), LEAT_CUDA_ALLOC, n, (void)0)              \
-    X(cuMemFree_v2, (uint64_t at), (at), (host_memory_doubt(), LEAT_CUDA_FREE), 0, (void)0)
+    X(cuMemFree_v2, (uint64_t at), (at), (host_memory_drop_answers(), LEAT_CUDA_FREE), 0, (void)0)
 
 /* Calls that are not counted, only noticed by the clock of the device (gpu_clock.h):
  *
@@ -179,8 +179,8 @@ struct probe_dim3 { /* dim3: passed by value */
  * While `idle` holds there is nothing to notice: PyTorch asks for the device ten times a launch.
  */
 #define PROBE_CUDA_NOTICED(X)                                                                      \
-    X(cudaGetDevice, (int *device), (device), gpu_clock_deaf(), gpu_clock_asked(),                 \
-      gpu_clock_answered())                                                                        \
+    X(cudaGetDevice, (int *device), (device), gpu_clock_ignores_query(), gpu_clock_query(),        \
+      gpu_clock_query_done())                                                                      \
     X(cudaStreamBeginCapture, (void *stream, int mode), (stream, mode), 0, gpu_clock_capture(1),   \
       gpu_clock_capture(result == 0 ? 0 : -1))                                                     \
     X(cudaStreamBeginCaptureToGraph,                                                               \

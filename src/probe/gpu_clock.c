@@ -1,12 +1,12 @@
 /* gpu_clock.c: see gpu_clock.h.
  *
- * Events lie in a ring. A stretch reaches from one to the next; what is known of it stands with the
- * later of the two. The oldest are read when a step begins or ends, as far as the device has come:
- * asking for the time between two events says at once whether both have passed.
+ * Events are in a ring. A stretch is the time between two neighbours; its data are in the entry of
+ * the later one. The oldest events are read when a step begins or ends, as far as the device has
+ * come: the driver's function for the time between two events also says whether both have passed.
  *
  *     read ─►  E0 ──work── E1 ──quiet── E2 ──work── E3 ...  ◄─ put
  *
- * One thread at a time has the clock (`busy`); another that comes meanwhile leaves it alone.
+ * One thread at a time uses the clock (`busy`); another one skips.
  */
 #include "probe/gpu_clock.h"
 
@@ -15,36 +15,37 @@
 
 enum {
     EVENTS = 512,
-    SITES = 8,            /* of each phase that are remembered */
-    GAP_US = 250,         /* shorter pauses between calls are the host at work */
-    COPY_BYTES = 1 << 16, /* smaller copies are beats: two events would cost as much as the copy */
-    WARM_STEPS = 3,       /* left out: libraries load and the allocator grows in them */
-    FIRST_STEPS = 8,      /* after those, that are followed at any cost: a short run has no more */
-    COST_SHARE = 800,     /* at most this part of the time is spent here */
-    CREDIT_US = 500,      /* of it, that may be saved up: a pause is no part of what follows */
-    COST_PART = 10,       /* of a gap, 25 us: who takes longer was stopped by somebody else, */
-    USUAL_PART = 50,      /* or waited for room behind a device that is at work: 5 us count */
-    BEAT_NS = 20,         /* of a beat's own time, which is too short to be measured each time */
-    NOT_READY = 600,      /* CUDA_ERROR_NOT_READY */
+    SITES = 8,    /* remembered for each phase */
+    GAP_US = 250, /* shorter pauses count as work of the host */
+    COPY_BYTES =
+        1 << 16,      /* smaller copies count as calls: two events would cost as much as the copy */
+    WARM_STEPS = 3,   /* not measured: libraries load and the allocator grows in them */
+    FIRST_STEPS = 8,  /* measured at any cost after those: a short run has no more */
+    COST_SHARE = 800, /* at most this part of the time is spent here */
+    CREDIT_US = 500,  /* of it, at most this much may be saved for later steps */
+    COST_PART = 10,   /* of a gap, 25 us: a longer time here means that the thread was stopped, */
+    USUAL_PART = 50,  /* or that the driver's queue was full; then 5 us count */
+    CALL_NS = 20,     /* own time of a call, too short to be measured each time */
+    NOT_READY = 600,  /* CUDA_ERROR_NOT_READY */
     NO_SITE = 0
 };
 
-/* Moments at which the stream is asked. On its way to the device and back a kernel is in the dark:
- * on an H200 an empty one was seen to be done 5.2 us after its launch had returned, and takes 1.5.
- * It is longer on a busy host, so it is measured. */
+/* Samples of the stream. The host sees the end of a kernel late: on an H200 an empty kernel, which
+ * takes 1.5 us, was seen to be done 5.2 us after its launch had returned. The delay is longer on a
+ * busy host, so it is measured. */
 enum {
-    DARK_NS = 3000, /* at least, and before it is known */
-    MOST_DARK_NS = 20000,
-    DARKS = 5,       /* the last measured, of which the median counts */
-    DARK_EVERY = 16, /* empty streams, once there are so many: each costs the host its dark time */
-    MOMENT_NS = 2000000 /* between two, on average: what each stands for */
+    DELAY_NS = 3000, /* minimum, and value before it is measured */
+    MOST_DELAY_NS = 20000,
+    DELAYS = 5,         /* last measurements; their median counts */
+    DELAY_EVERY = 16,   /* afterwards it is measured on one in so many empty streams */
+    SAMPLE_NS = 2000000 /* mean distance of samples, and the time that each stands for */
 };
 
 enum stretch {
-    STRETCH_FIRST, /* none: what came before was not followed */
+    STRETCH_FIRST, /* the first event: nothing before it */
     STRETCH_WORK,
-    STRETCH_QUIET, /* nothing was launched: all of it is idle */
-    STRETCH_GAP    /* work, then nothing for `quiet_ns`: no more than that is idle */
+    STRETCH_QUIET, /* nothing was launched: all idle */
+    STRETCH_GAP    /* work, then nothing for `quiet_ns`: at most that much is idle */
 };
 
 struct entry {
@@ -54,16 +55,15 @@ struct entry {
     uint64_t quiet_ns; /* of the host */
 };
 
-/* Device time of a phase of which no events tell whether it was idle; of how much of it the stream
- * said so. */
-struct unsure {
+/* Device time of a phase that no events classify, and how much of it samples found idle. */
+struct unmeasured {
     uint64_t work_ns, empty_ns;
 };
 
 struct gpu_clock gpu_clock;
 __thread struct gpu_clock_thread gpu_clock_thread;
 
-/* All of it belongs to whoever has set `busy`, but for `capturing`. */
+/* Protected by `busy`, except `capturing`. */
 static struct {
     atomic_flag busy;
     bool broken, continuous, marked_input;
@@ -76,17 +76,17 @@ static struct {
     uint64_t alloc_ticks; /* spent in the allocator since then */
     uint64_t begin_ns, begin_ticks;
     uint64_t step_ticks; /* when the step began */
-    uint64_t cost_ticks; /* spent here since then */
-    double credit_ticks; /* that may be spent; below nothing: owed */
+    uint64_t cost_ticks; /* spent here since the step began */
+    double credit_ticks; /* that may be spent; negative: overspent */
     double ns_per_tick;
     uint32_t sites[LEAT_CLOCK_PHASES_COUNT + 1][SITES]; /* the last: skipped */
     uint32_t sites_learned[LEAT_CLOCK_PHASES_COUNT + 1];
     struct leat_clock_total totals[LEAT_CLOCK_PHASES_COUNT];
-    struct unsure unsure[LEAT_CLOCK_PHASES_COUNT];
-    void *dark_event;
-    uint64_t dark[DARKS]; /* ticks, of which `dark_ticks` is the median; measured so far: `darks` */
-    uint64_t dark_ticks;
-    uint32_t darks, empty_streams;
+    struct unmeasured unmeasured[LEAT_CLOCK_PHASES_COUNT];
+    void *delay_event;
+    uint64_t delay[DELAYS]; /* ticks; `delay_ticks` is the median; `delays` were measured so far */
+    uint64_t delay_ticks;
+    uint32_t delays, empty_streams;
     uint64_t random;
     _Atomic int capturing;
 } own = {.busy = ATOMIC_FLAG_INIT};
@@ -117,12 +117,12 @@ static bool find_driver(void)
                  driver.query && driver.seen;
     if (!found) {
         driver.create = NULL;
-        dlerror(); /* nobody else's */
+        dlerror(); /* the program must not see this error */
     }
     return found;
 }
 
-/* ---- who has the clock -------------------------------------------------------------------- */
+/* ---- exclusive use of the clock ------------------------------------------------------------- */
 
 static bool take_clock(uint64_t *ret_start)
 {
@@ -145,7 +145,7 @@ static void stop_clock(void)
     atomic_store(&gpu_clock.on, false);
 }
 
-/* The driver has refused something: the program may have reset the device, or uses several. */
+/* An error of the driver: the program may have reset the device, or uses several. */
 static void end_clock(void)
 {
     own.broken = true;
@@ -159,21 +159,21 @@ static uint64_t to_ns(uint64_t ticks)
 
 /* ---- where gaps begin ----------------------------------------------------------------------- */
 
-static void learn_site(uint32_t beat)
+static void learn_site(uint32_t call)
 {
     uint32_t *sites = own.sites[own.phase];
     for (int i = 0; i < SITES; i++)
-        if (sites[i] == beat)
+        if (sites[i] == call)
             return;
-    sites[own.sites_learned[own.phase]++ % SITES] = beat;
+    sites[own.sites_learned[own.phase]++ % SITES] = call;
 }
 
-static void expect_site(uint32_t beat)
+static void expect_site(uint32_t call)
 {
     uint32_t next = NO_SITE;
     for (int i = 0; i < SITES; i++) {
         uint32_t site = own.sites[own.phase][i];
-        if (site > beat && (next == NO_SITE || site < next))
+        if (site > call && (next == NO_SITE || site < next))
             next = site;
     }
     atomic_store(&gpu_clock.site, next);
@@ -181,7 +181,7 @@ static void expect_site(uint32_t beat)
 
 /* ---- putting events ----------------------------------------------------------------------- */
 
-/* Whether nothing that is done to the stream becomes part of a graph. */
+/* Whether no graph is being captured from the stream. */
 static bool is_free(void)
 {
     int status = 0;
@@ -196,11 +196,12 @@ static bool is_free(void)
 
 static bool may_record(void)
 {
-    return own.put - own.read < EVENTS - 1 && is_free(); /* the one before `read` is still needed */
+    return own.put - own.read < EVENTS - 1 &&
+           is_free(); /* the entry before `read` is still needed */
 }
 
-/* Whom the time since the last event is charged to. */
-static enum leat_clock_phase blame(uint64_t quiet)
+/* The phase that the time since the last event is charged to. */
+static enum leat_clock_phase phase_to_charge(uint64_t quiet)
 {
     if (own.alloc_ticks > quiet / 2)
         return LEAT_CLOCK_ALLOCATOR;
@@ -219,22 +220,22 @@ static bool stream_is_empty(void)
     return result == 0;
 }
 
-static uint64_t dark_ticks(void)
+static uint64_t delay_ticks(void)
 {
-    uint64_t least = (uint64_t)(DARK_NS / own.ns_per_tick);
-    return own.dark_ticks > least ? own.dark_ticks : least;
+    uint64_t least = (uint64_t)(DELAY_NS / own.ns_per_tick);
+    return own.delay_ticks > least ? own.delay_ticks : least;
 }
 
-static uint64_t median_dark(void)
+static uint64_t median_delay(void)
 {
-    uint64_t sorted[DARKS] = {0};
-    for (int i = 0; i < DARKS; i++) {
+    uint64_t sorted[DELAYS] = {0};
+    for (int i = 0; i < DELAYS; i++) {
         int at = i;
-        for (; at > 0 && sorted[at - 1] > own.dark[i]; at--)
+        for (; at > 0 && sorted[at - 1] > own.delay[i]; at--)
             sorted[at] = sorted[at - 1];
-        sorted[at] = own.dark[i];
+        sorted[at] = own.delay[i];
     }
-    return sorted[DARKS / 2];
+    return sorted[DELAYS / 2];
 }
 
 static bool record_event(void **event)
@@ -246,26 +247,26 @@ static bool record_event(void **event)
     return false;
 }
 
-/* When the stream is empty. An event takes no time there, so until it is seen all is dark. */
-static void measure_dark(void)
+/* On an empty stream an event takes no time, so the time until it is seen is the delay. */
+static void measure_delay(void)
 {
-    uint64_t most = (uint64_t)(MOST_DARK_NS / own.ns_per_tick);
-    if (own.darks >= DARKS && ++own.empty_streams % DARK_EVERY)
+    uint64_t most = (uint64_t)(MOST_DELAY_NS / own.ns_per_tick);
+    if (own.delays >= DELAYS && ++own.empty_streams % DELAY_EVERY)
         return;
     do {
-        if (!record_event(&own.dark_event))
+        if (!record_event(&own.delay_event))
             return;
         uint64_t start = call_ticks(), took = 0;
         for (int result = NOT_READY; result == NOT_READY && took < most;) {
-            result = driver.seen(own.dark_event);
+            result = driver.seen(own.delay_event);
             took = call_ticks() - start;
         }
-        own.dark[own.darks++ % DARKS] = took;
-    } while (own.darks < DARKS);
-    own.dark_ticks = median_dark();
+        own.delay[own.delays++ % DELAYS] = took;
+    } while (own.delays < DELAYS);
+    own.delay_ticks = median_delay();
 }
 
-/* Ends the stretch since the last event with a new one. */
+/* Ends the stretch since the last event with a new event. */
 static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase charge,
                       uint64_t quiet)
 {
@@ -277,7 +278,7 @@ static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase 
     if (!record_event(&e->event))
         return;
     if (atomic_load(&gpu_clock.drained))
-        measure_dark();
+        measure_delay();
     e->stretch = own.continuous ? stretch : STRETCH_FIRST;
     e->charge = charge;
     e->quiet_ns = to_ns(quiet);
@@ -285,39 +286,39 @@ static void put_event(uint64_t now, enum stretch stretch, enum leat_clock_phase 
     own.continuous = true;
     own.event_ticks = now;
     own.alloc_ticks = 0;
-    atomic_store(&gpu_clock.fresh, 0);
+    atomic_store(&gpu_clock.calls_since_event, 0);
     atomic_store(&gpu_clock.drained, false);
 }
 
-/* Whether it was at a moment that has come: what had ended by then is seen when it is dark no more.
- */
-static bool was_empty(uint64_t moment)
+/* Whether the stream was empty at `sample_ticks`: an end before that is visible after the delay. */
+static bool was_empty(uint64_t sample_ticks)
 {
-    uint64_t seen = moment + dark_ticks();
+    uint64_t seen = sample_ticks + delay_ticks();
     bool empty = stream_is_empty();
     while (!empty && call_ticks() < seen)
         ;
     return empty || stream_is_empty();
 }
 
-/* At the end of a gap: a device that still has work had some all the while. So it is where the host
- * is so far ahead that a launch, of those that the probe does not see, had to wait for room. */
+/* At the end of a gap: a device that still has work was never idle in it. That is so when a launch
+ * that the probe does not see had to wait for a place in the driver's queue. */
 static bool was_idle(void)
 {
     return !is_free() || was_empty(call_ticks());
 }
 
-/* An event now; what it ends is seen from the beats. */
+/* Records an event; the calls since the last one decide the kind of stretch that it ends. */
 static void put_here(uint64_t now)
 {
     uint64_t last = atomic_load(&gpu_clock.last_ticks), pause = now > last ? now - last : 0;
-    if (atomic_load(&gpu_clock.fresh) == 0) {
-        put_event(now, STRETCH_QUIET, blame(pause), now - own.event_ticks);
+    if (atomic_load(&gpu_clock.calls_since_event) == 0) {
+        put_event(now, STRETCH_QUIET, phase_to_charge(pause), now - own.event_ticks);
     } else if (pause > atomic_load(&gpu_clock.gap_ticks)) {
         bool idle = was_idle();
         if (idle)
-            learn_site(atomic_load(&gpu_clock.beats));
-        put_event(now, idle ? STRETCH_GAP : STRETCH_WORK, idle ? blame(pause) : own.phase, pause);
+            learn_site(atomic_load(&gpu_clock.calls));
+        put_event(now, idle ? STRETCH_GAP : STRETCH_WORK, idle ? phase_to_charge(pause) : own.phase,
+                  pause);
     } else {
         put_event(now, STRETCH_WORK, own.phase, 0);
     }
@@ -332,19 +333,19 @@ void gpu_clock_pause_ends(uint64_t now)
     leave_clock(start);
 }
 
-void gpu_clock_site_comes(void)
+void gpu_clock_site_reached(void)
 {
     uint64_t start;
     if (!take_clock(&start))
         return;
-    expect_site(atomic_load(&gpu_clock.beats));
+    expect_site(atomic_load(&gpu_clock.calls));
     put_here(start);
     leave_clock(start);
 }
 
-/* ---- asking the stream ---------------------------------------------------------------------- */
+/* ---- samples of the stream ------------------------------------------------------------------ */
 
-/* Anything between nothing and twice the mean: xorshift64, of no secret. */
+/* Uniform in [0, 2*mean): xorshift64, not cryptographic. */
 static uint64_t random_ticks(double mean)
 {
     uint64_t x = own.random ? own.random : call_ticks() | 1;
@@ -355,66 +356,68 @@ static uint64_t random_ticks(double mean)
     return (uint64_t)(2 * mean * (double)(x >> 11) * 0x1p-53);
 }
 
-/* Moments do not depend on when they were asked for, nor on whether the clock was on: so each
- * stands for the same time. */
-static void next_moment(void)
+/* The times of samples do not depend on when earlier ones were taken, nor on whether the clock was
+ * on: so each stands for the same time. */
+static void choose_next_sample(void)
 {
-    uint64_t now = call_ticks(), moment = atomic_load(&gpu_clock.moment);
-    double mean = MOMENT_NS / own.ns_per_tick;
-    if (moment == 0 || now > moment + (uint64_t)(1000 * mean))
-        moment = now;
-    while (moment <= now)
-        moment += 1 + random_ticks(mean);
-    atomic_store(&gpu_clock.moment, moment);
-    atomic_store(&gpu_clock.moment_in_call, false);
+    uint64_t now = call_ticks(), sample_ticks = atomic_load(&gpu_clock.sample_ticks);
+    double mean = SAMPLE_NS / own.ns_per_tick;
+    if (sample_ticks == 0 || now > sample_ticks + (uint64_t)(1000 * mean))
+        sample_ticks = now;
+    while (sample_ticks <= now)
+        sample_ticks += 1 + random_ticks(mean);
+    atomic_store(&gpu_clock.sample_ticks, sample_ticks);
+    atomic_store(&gpu_clock.sample_in_launch, false);
 }
 
-static void ask_stream(void)
+static void sample_stream(void)
 {
-    /* A moment within a launch is asked for before the next one, when no more has been launched. */
-    uint64_t moment = atomic_load(&gpu_clock.moment), start = call_ticks();
-    bool empty = was_empty(atomic_load(&gpu_clock.moment_in_call) ? start : moment);
-    if (call_ticks() - start > 2 * dark_ticks())
-        return; /* somebody else had the core: the device has come further than we ask for */
+    /* A time inside a launch is sampled before the next launch: nothing more was launched until
+     * then. */
+    uint64_t sample_ticks = atomic_load(&gpu_clock.sample_ticks), start = call_ticks();
+    bool empty = was_empty(atomic_load(&gpu_clock.sample_in_launch) ? start : sample_ticks);
+    if (call_ticks() - start > 2 * delay_ticks())
+        return; /* the thread was stopped, and the device has done more since then */
     own.totals[LEAT_CLOCK_LAUNCH].n++;
-    own.unsure[own.phase].empty_ns += empty ? MOMENT_NS : 0;
+    own.unmeasured[own.phase].empty_ns += empty ? SAMPLE_NS : 0;
     if (empty)
-        measure_dark();
+        measure_delay();
 }
 
-/* A moment before the last event belongs to what that has ended. */
-static void ask_for_moment(void)
+/* A time before the last event belongs to a stretch that has ended. */
+static void take_sample(void)
 {
-    if (own.continuous && atomic_load(&gpu_clock.moment) >= own.event_ticks &&
+    if (own.continuous && atomic_load(&gpu_clock.sample_ticks) >= own.event_ticks &&
         own.phase < LEAT_CLOCK_PHASES_COUNT && is_free())
-        ask_stream();
-    next_moment();
+        sample_stream();
+    choose_next_sample();
 }
 
-void gpu_clock_moment_comes(void)
+void gpu_clock_sample_due(void)
 {
     uint64_t start;
     if (!take_clock(&start))
         return;
-    ask_for_moment();
+    take_sample();
     leave_clock(start);
 }
 
-/* A phase ends: is there a moment since its last beat, in time that its event will tell nothing of?
- */
-static void ask_for_last_moment(uint64_t now)
+/* A phase ends: takes a sample whose time has come since the last call, if the event that follows
+ * will not classify that time. */
+static void take_last_sample(uint64_t now)
 {
     uint64_t pause = now - atomic_load(&gpu_clock.last_ticks);
-    if (now >= atomic_load(&gpu_clock.moment) && atomic_load(&gpu_clock.fresh) > 0 &&
+    if (now >= atomic_load(&gpu_clock.sample_ticks) &&
+        atomic_load(&gpu_clock.calls_since_event) > 0 &&
         pause <= atomic_load(&gpu_clock.gap_ticks) && !atomic_load(&gpu_clock.drained))
-        ask_for_moment();
+        take_sample();
 }
 
-/* What the stream said becomes idle time between launches, which is then no longer the phase's. */
-static void tell_launches(struct leat_clock_total *totals)
+/* Samples that found the stream empty become idle time of the launches, taken from the phase. */
+static void charge_launches(struct leat_clock_total *totals)
 {
     for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++) {
-        const struct unsure *u = &own.unsure[k];
+        const struct unmeasured *u = &own.unmeasured[k];
         uint64_t idle_ns = u->empty_ns < u->work_ns ? u->empty_ns : u->work_ns;
         totals[k].device_ns -= idle_ns;
         totals[LEAT_CLOCK_LAUNCH].device_ns += idle_ns;
@@ -458,7 +461,8 @@ void gpu_clock_copy_followed(uint64_t now)
 void gpu_clock_drain_begins(void)
 {
     uint64_t start;
-    if (!gpu_clock_follows() || atomic_load(&gpu_clock.fresh) == 0 || !take_clock(&start))
+    if (!gpu_clock_follows() || atomic_load(&gpu_clock.calls_since_event) == 0 ||
+        !take_clock(&start))
         return;
     put_here(start);
     leave_clock(start);
@@ -495,7 +499,7 @@ static void add_stretch(const struct entry *e, uint64_t device_ns)
     if (e->stretch == STRETCH_GAP && idle > e->quiet_ns)
         idle = e->quiet_ns;
     if (e->stretch != STRETCH_QUIET)
-        own.unsure[e->charge].work_ns += device_ns - idle;
+        own.unmeasured[e->charge].work_ns += device_ns - idle;
     t->device_ns += device_ns;
     t->idle_ns += idle;
     t->hidden_ns += e->quiet_ns > idle ? e->quiet_ns - idle : 0;
@@ -530,7 +534,7 @@ static void set_rate(uint64_t now)
     atomic_store(&gpu_clock.gap_ticks, (uint64_t)(GAP_US * 1e3 / own.ns_per_tick));
 }
 
-/* A step begins: is there time to follow it? */
+/* A step begins: whether the saved time allows to measure it. */
 static bool is_affordable(uint64_t now)
 {
     double most = CREDIT_US * 1e3 / own.ns_per_tick;
@@ -562,7 +566,7 @@ static void begin_step(uint64_t now)
     if (!on) {
         stop_clock();
     } else if (!own.continuous) {
-        next_moment();
+        choose_next_sample();
         put_here(now);
     }
     atomic_store(&gpu_clock.on, on && !own.broken);
@@ -575,7 +579,7 @@ static bool begins_step(enum leat_clock_phase phase)
            (phase == LEAT_CLOCK_OTHER && !own.marked_input && own.phase == LEAT_CLOCK_OPTIMIZER);
 }
 
-/* What a mark means: a collective is inside another phase, and of an evaluation it is no news. */
+/* The phase that begins: a collective is inside another phase, and is ignored during evaluation. */
 static enum leat_clock_phase phase_meant(enum leat_clock_phase phase)
 {
     if (phase == LEAT_CLOCK_COLLECTIVE && own.phase == LEAT_CLOCK_SKIPPED)
@@ -597,17 +601,17 @@ void gpu_clock_begin_phase(enum leat_clock_phase phase)
         own.continuous = false;
     if (phase == LEAT_CLOCK_SKIPPED)
         atomic_store(&gpu_clock.on, false);
-    if (atomic_load(&gpu_clock.on)) { /* at once: what follows takes time, too */
-        own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.beats) * BEAT_NS / own.ns_per_tick);
-        ask_for_last_moment(start);
+    if (atomic_load(&gpu_clock.on)) { /* at once, because the rest takes time too */
+        own.cost_ticks += (uint64_t)(atomic_load(&gpu_clock.calls) * CALL_NS / own.ns_per_tick);
+        take_last_sample(start);
         put_here(start);
     }
-    if (own.phase != LEAT_CLOCK_INPUT) /* a fetch may have been the one after the last batch */
+    if (own.phase != LEAT_CLOCK_INPUT) /* a fetch may be the last one, which gets no batch */
         own.marked = own.put;
     if (begins_step(phase))
         begin_step(start);
     own.phase = phase;
-    atomic_store(&gpu_clock.beats, 0);
+    atomic_store(&gpu_clock.calls, 0);
     expect_site(0);
     atomic_store(&gpu_clock.last_ticks, call_ticks());
     leave_clock(start);
@@ -618,21 +622,22 @@ bool gpu_clock_read(struct leat_clock_total ret_totals[LEAT_CLOCK_PHASES_COUNT])
     uint64_t start;
     if (!take_clock(&start))
         return false;
-    if (gpu_clock_thread.launched && !own.broken) /* after the last step none begins */
+    if (gpu_clock_thread.launched &&
+        !own.broken) /* the last step is followed by none that would read them */
         read_events();
     bool any = own.read > 1;
     memcpy(ret_totals, own.totals, sizeof own.totals);
-    tell_launches(ret_totals);
+    charge_launches(ret_totals);
     leave_clock(start);
     return any;
 }
 
-void gpu_clock_forget(void)
+void gpu_clock_reset(void)
 {
-    if (own.steps > 0 || atomic_load(&own.capturing)) /* most forks: no page is touched */
+    if (own.steps > 0 || atomic_load(&own.capturing)) /* avoids a copy of the page in most forks */
         memset(&own, 0, sizeof own);
     atomic_flag_clear(&own.busy);
-    if (atomic_load(&gpu_clock.on)) /* most forks: no page is touched */
+    if (atomic_load(&gpu_clock.on)) /* avoids a copy of the page in most forks */
         atomic_store(&gpu_clock.on, false);
     gpu_clock_thread = (struct gpu_clock_thread){0};
 }

@@ -1,10 +1,10 @@
 /* host_memory.c: see host_memory.h.
  *
- * The table of pinned ranges is sorted by start. Readers take no lock unless it never rests: they
- * read `version`, search, and read it again; a writer makes it odd while it moves entries. All
- * fields are atomic, so that what a reader sees in between is at worst wrong, and then thrown away.
+ * The table of pinned ranges is sorted by start. Readers take no lock: they read `version`, search,
+ * and read it again; a writer makes it odd while it moves entries. After TRIES they take the lock.
+ * All fields are atomic, so a reader sees at worst a wrong result, and drops it.
  *
- * The cache of answers has one word an entry, so that it is never half written:
+ * An entry of the cache of answers is one word, so it is never half written:
  *
  *     page (45 bits) | generation (9) | uses left (8) | host_memory (2)
  */
@@ -16,13 +16,13 @@
 #include <stdint.h>
 
 enum {
-    RANGES = 1024, /* PyTorch's allocator of pinned memory keeps some dozens */
+    RANGES = 1024, /* PyTorch's allocator of pinned memory keeps some tens */
     ANSWERS = 1024,
     USES = 255,
-    TRIES = 64, /* then a reader waits for the writer, who may have lost the CPU in the middle */
+    TRIES = 64, /* then a reader waits: the writer may have lost the CPU in the middle */
     PAGE_SHIFT = 12,
     GENERATION_MASK = 511,
-    CUDA_INVALID_VALUE = 1,   /* what the driver says of memory that it does not know */
+    CUDA_INVALID_VALUE = 1,   /* the driver's result for memory that it does not know */
     ATTRIBUTE_MEMORY_TYPE = 2 /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE; 1 is host memory */
 };
 
@@ -60,7 +60,7 @@ static int is_inside(uintptr_t address)
     return at > 0 && address < atomic_load_explicit(&ranges[at - 1].end, memory_order_relaxed);
 }
 
-static int is_noted(uintptr_t address)
+static int is_pinned_range(uintptr_t address)
 {
     for (int i = 0; i < TRIES; i++) {
         uint64_t before = atomic_load_explicit(&version, memory_order_acquire);
@@ -112,7 +112,7 @@ void host_memory_add(const void *start, size_t bytes)
         atomic_store(&ranges[at].end, (uintptr_t)start + bytes);
     }
     end_change();
-    host_memory_doubt(); /* pages of it may have been asked about while they were pageable */
+    host_memory_drop_answers(); /* its pages may have been asked about while they were pageable */
 }
 
 void host_memory_remove(const void *start)
@@ -125,27 +125,27 @@ void host_memory_remove(const void *start)
         atomic_store(&range_count, count - 1);
     }
     end_change();
-    host_memory_doubt();
+    host_memory_drop_answers();
 }
 
-void host_memory_doubt(void)
+void host_memory_drop_answers(void)
 {
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
 }
 
-void host_memory_forget(void)
+void host_memory_reset(void)
 {
     pthread_mutex_init(&lock, NULL);
     atomic_store(&version, 0);
     atomic_store(&range_count, 0);
-    host_memory_doubt();
+    host_memory_drop_answers();
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
 typedef int (*ask_fn)(void *data, int attribute, uint64_t address);
 
-/* The driver is there before the first copy; until then it is looked for again. */
+/* The driver is loaded before the first copy; until then it is looked for again. */
 static ask_fn find_ask(void)
 {
     static _Atomic(ask_fn) known;
@@ -160,7 +160,7 @@ static ask_fn find_ask(void)
     return ask;
 }
 
-/* 1 when the answer may be kept. */
+/* 1 when the answer may be cached. */
 static int ask_driver(uintptr_t address, enum host_memory *ret_memory)
 {
     unsigned type = 0;
@@ -173,7 +173,7 @@ static int ask_driver(uintptr_t address, enum host_memory *ret_memory)
 enum host_memory host_memory_of(const void *pointer)
 {
     uintptr_t address = (uintptr_t)pointer;
-    if (is_noted(address))
+    if (is_pinned_range(address))
         return HOST_PINNED;
     uint64_t page = (uint64_t)address >> PAGE_SHIFT;
     uint64_t now = atomic_load_explicit(&generation, memory_order_relaxed) & GENERATION_MASK;

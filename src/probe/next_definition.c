@@ -5,7 +5,7 @@
 #include <link.h>
 #include <stdatomic.h>
 
-enum { OBJECTS = 64 }; /* that call CUDA; later ones share what the global scope gives */
+enum { OBJECTS = 64 }; /* that call CUDA; later ones share `anybody` */
 
 struct next_object {
     uintptr_t low, bytes; /* its addresses; set before its bit in objects_ready */
@@ -14,8 +14,8 @@ struct next_object {
 
 static struct next_object objects[OBJECTS];
 static _Atomic uint32_t objects_taken;
-static _Atomic uint64_t objects_ready; /* bit for each */
-static struct next_object anybody;     /* callers that have no object of their own */
+static _Atomic uint64_t objects_ready; /* a bit for each */
+static struct next_object anybody;     /* callers without an entry of their own */
 
 static const char *const names[PROBE_CALLS] = {
 #define X(name, ...) #name,
@@ -57,7 +57,7 @@ static struct next_object *known_object(const void *caller)
     return NULL;
 }
 
-/* Code that a program makes at run time lies in no object. */
+/* Code generated at run time is in no object. */
 static struct next_object *add_object(const void *caller)
 {
     struct range range = {.address = (uintptr_t)caller};
@@ -82,8 +82,8 @@ static int lie_together(const void *one, const void *other)
     return dladdr(one, &here) && dladdr(other, &there) && here.dli_fbase == there.dli_fbase;
 }
 
-/* The definition in a library that is loaded already, or in what it was linked with; ours is none.
- * The handle is kept: what was found must not go away while it is remembered. */
+/* The definition in a library that is loaded already, or in one that it was linked with, except
+ * ours. The handle is kept, because the result is remembered. */
 static void *in_library(const char *path, const char *name)
 {
     void *handle = path && *path ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
@@ -123,6 +123,6 @@ void *next_definition(enum probe_call call, const void *caller)
     if (found)
         atomic_store(&object->next[call], found);
     else
-        dlerror(); /* what was not found is nobody else's error */
+        dlerror(); /* the program must not see this error */
     return found;
 }

@@ -1,20 +1,18 @@
-/* next_definition.h: where a call goes on: the definition that the caller would have reached
- * without the probe.
+/* next_definition.h: the definition that a caller would have reached without the probe.
  *
- * That depends on the caller. One process may hold two versions of CUDA, each of them used by other
- * libraries; and a library that was loaded for one caller only (RTLD_LOCAL, as Python loads its
- * extensions) is in no scope that everybody sees. So what comes next is found for each calling
- * object (executable or library) and call, once:
+ * It depends on the caller: a process may hold two versions of CUDA used by different libraries,
+ * and a library loaded with RTLD_LOCAL (as Python loads extensions) is not in the global scope. So
+ * the definition is found once for each calling object (executable or library) and call:
  *
- *     the object was linked with a library that has it       that one
- *     else, the next in the global scope has it              that one (PyTorch puts libcudart
- * there) else, the object has it itself (CUDA linked in)        its own else, any CUDA that is
- * loaded
+ *     1. a library that the object was linked with has it          that one
+ *     2. the next definition in the global scope                   that one (PyTorch's libcudart)
+ *     3. the object has it itself (CUDA linked statically)         its own
+ *     4. any CUDA library that is loaded                           that one
  *
- * The third is not the first, because the loader too prefers the global scope to an object's own.
+ * 3 comes after 2 because the dynamic loader too prefers the global scope to an object's own.
  *
- * There is no lock: two threads that look at the same time find the same. Looking takes the lock of
- * the dynamic loader, as binding the call itself would have.
+ * No lock: two threads that search at the same time find the same. Searching takes the lock of the
+ * dynamic loader, as binding the call itself would have.
  */
 #ifndef LEAT_PROBE_NEXT_DEFINITION_H
 #define LEAT_PROBE_NEXT_DEFINITION_H

@@ -1,22 +1,19 @@
-/* probe.c: libleat-probe.so, which `leat run` preloads: what a process asks of CUDA, counted.
+/* probe.c: libleat-probe.so, which `leat run` preloads, counts the CUDA calls of a process.
  *
- * Functions of CUDA's runtime and driver are defined here under their own names, so that the
- * dynamic loader binds calls to them; each counts and goes on to the real one (next_definition.h).
- * The time of the device is measured on the way (gpu_clock.h).
- * Nothing is written anywhere: the recorder in the same process (src/record), which finds
- * leat_probe_read() by its name, reads the sums at the end of each step and puts them where leat
- * sees them. Who wants to know where in the program it copies and waits is called
- * (LEAT_PROBE_WATCH).
+ * It defines functions of CUDA's runtime and driver under their own names, so that the dynamic
+ * loader binds calls to them; each counts and calls the real one (next_definition.h). The idle time
+ * of the device is measured on the way (gpu_clock.h). Nothing is written anywhere: the recorder in
+ * the same process finds leat_probe_read() by dlsym() and copies the sums into the shared memory at
+ * the end of each step (record/probe_abi.h).
  *
  * Guarantees
- *   - Results, errors and arguments pass untouched. No thread, no file, no output, no allocation.
- *   - A process that never calls CUDA pays for loading this file and for nothing else.
- *   - After fork the child counts from nothing.
+ *   - Results, errors and arguments are not changed. No thread, file, output or allocation.
+ *   - A process that never calls CUDA pays only for loading this file.
+ *   - In a forked child all counts are 0.
  *   - A signal handler that calls CUDA in the middle of a timed call is part of that call.
  *
- * Caveat: these names exist now in every process. A program that asks by
- * dlsym(RTLD_DEFAULT, "cudaFree") whether CUDA is there finds them; calling them without CUDA
- * returns "no device".
+ * Caveat: these names exist in every process. A program that looks for CUDA by
+ * dlsym(RTLD_DEFAULT, "cudaFree") finds them; calling them without CUDA returns "no device".
  */
 #include "probe/call_counters.h"
 #include "probe/cuda_calls.h"
@@ -55,15 +52,15 @@ static enum leat_cuda_class copy_class(int kind, const void *to, const void *fro
     }
 }
 
-/* Who is told of copies and waits (LEAT_PROBE_WATCH in probe_abi.h). */
+/* Called after copies and waits (LEAT_PROBE_WATCH in probe_abi.h). */
 static _Atomic(leat_probe_seen_fn) watcher;
 
 static inline int is_watched(enum leat_cuda_class class)
 {
-    return 1u << class & LEAT_CUDA_WATCHED; /* of most calls the compiler knows the answer */
+    return 1u << class & LEAT_CUDA_WATCHED; /* for most calls the compiler knows the result */
 }
 
-static void tell_watcher(enum leat_cuda_class class, uint64_t start, uint64_t end, uint64_t bytes)
+static void call_watcher(enum leat_cuda_class class, uint64_t start, uint64_t end, uint64_t bytes)
 {
     leat_probe_seen_fn seen = atomic_load_explicit(&watcher, memory_order_acquire);
     if (seen)
@@ -85,7 +82,7 @@ static inline enum leat_cuda_class launch_class(void *stream)
     return LEAT_CUDA_LAUNCH;
 }
 
-/* cudaLaunchConfig_t and CUlaunchConfig have the stream at the same place. */
+/* cudaLaunchConfig_t and CUlaunchConfig have the stream at the same offset. */
 static void *config_stream(const void *config)
 {
     enum { STREAM_AT = 32 };
@@ -116,7 +113,7 @@ static void *config_stream(const void *config)
         if (result == 0 && timed)                                                                  \
             after;                                                                                 \
         if (is_watched(counted_as))                                                                \
-            tell_watcher(counted_as, start, end, result == 0 ? (uint64_t)(bytes) : 0);             \
+            call_watcher(counted_as, start, end, result == 0 ? (uint64_t)(bytes) : 0);             \
         call_leave(counted_as, weight, start, end, result == 0 ? (uint64_t)(bytes) : 0);           \
         return result;                                                                             \
     }
@@ -181,10 +178,10 @@ int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
 
 static void after_fork_in_child(void)
 {
-    gpu_clock_forget();
+    gpu_clock_reset();
     atomic_store(&watcher, NULL);
-    call_counters_forget();
-    host_memory_forget();
+    call_counters_reset();
+    host_memory_reset();
 }
 
 __attribute__((constructor)) static void loaded(void)

@@ -61,7 +61,7 @@ enum {
     REC_ORDER_BYTES = 16
 };
 
-struct rec_part { /* added to by any thread; `n` last, so the bins never hold less than it says */
+struct rec_part { /* added to by any thread; `n` last, so the bins never hold less than `n` */
     _Atomic uint64_t n, total_ns, max_ns, bytes;
     _Atomic uint64_t bins[DURATION_BUCKETS];
 };
@@ -71,7 +71,7 @@ struct rec_ready {
     _Atomic uint64_t requests[REC_READY_COUNTS];
 };
 
-struct rec_line { /* what names it is set before lines_used counts it, and never changes */
+struct rec_line { /* its identity is set before lines_used counts it, and never changes */
     _Atomic uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
     int32_t line, below;
     uint32_t loader;
@@ -86,13 +86,13 @@ struct rec_engine {
 #undef X
     _Atomic uint64_t memory_bytes;
     _Atomic int32_t threads, cores, ahead;
-    _Atomic uint32_t told; /* the texts are there; they are set once */
+    _Atomic uint32_t told; /* the texts are set, once */
     char source[REC_SOURCE_BYTES];
     char order[REC_ORDER_BYTES];
 };
 
-/* Totals of calls of CUDA at three moments: when the first batch had come, when the last step
- * ended, and when last heard of. */
+/* Totals of CUDA calls at three times: after the first batch, after the last step, and most
+ * recently. */
 enum rec_cuda_when { REC_CUDA_BEGUN, REC_CUDA_STEPPED, REC_CUDA_LAST, REC_CUDA_WHENS };
 
 struct rec_cuda {
@@ -101,7 +101,7 @@ struct rec_cuda {
     } of[REC_CUDA_WHENS][LEAT_CUDA_CLASSES_COUNT];
 };
 
-struct rec_cuda_line { /* what names it is set before cuda_lines_used counts it */
+struct rec_cuda_line { /* its identity is set before cuda_lines_used counts it */
     _Atomic uint64_t n, ns, bytes, steps;
     int32_t line;
     uint32_t class;
@@ -122,7 +122,7 @@ struct rec {
 };
 
 struct rec_header {
-    /* Set once, before leat is told. */
+    /* Set once, before leat gets the memfd. */
     uint64_t magic;
     uint32_t version;
     int32_t pid, ppid;
@@ -130,19 +130,19 @@ struct rec_header {
     uint64_t start_ns;
     /* Written by the process, read by leat. */
     _Atomic uint32_t role, signals;
-    _Atomic int32_t worker_id, rank, local_rank, world_size; /* -1: not said */
+    _Atomic int32_t worker_id, rank, local_rank, world_size; /* -1: unknown */
     _Atomic uint32_t names_used, loaders_used, rings_used;
-    _Atomic uint32_t closed;       /* the process said goodbye */
+    _Atomic uint32_t closed;       /* the process closed the recorder */
     _Atomic uint64_t threads_lost; /* records of threads beyond REC_RINGS */
     _Atomic uint64_t cost_ns;
-    _Atomic int32_t worker_loader; /* -1: not said */
+    _Atomic int32_t worker_loader; /* -1: unknown */
     _Atomic uint32_t lines_used;
     _Atomic uint64_t lines_lost;                  /* samples of lines beyond REC_LINES */
     _Atomic uint8_t parts_used[REC_PART_LOADERS]; /* bit of each part that has happened */
     /* Written by leat, read by the process. */
-    _Atomic uint32_t stop; /* record no more; the hooks take themselves out */
+    _Atomic uint32_t stop; /* record no more; the hooks remove themselves */
     /* Written by the process again. */
-    _Atomic uint32_t engines_used; /* engines below it may have been told of */
+    _Atomic uint32_t engines_used; /* engines below it may be set */
     _Atomic uint32_t cuda_used;    /* odd while the table is written; 0: never */
     /* Cut strings, always NUL-terminated by the reader's copy. */
     char python[16], torch[32], exception[256], missing[256], devices[512];

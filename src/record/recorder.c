@@ -1,14 +1,14 @@
-/* recorder.c: the writing side, inside the user's process.
+/* recorder.c: the writing side, in the recording process.
  *
- * State is one pointer to the mapped area and, per thread, one pointer to its ring. Opening is the
- * only place that calls the kernel; it happens at start-up, or in a forked child on its first
- * record. The socket is non-blocking and closed at once: leat holds the memfd from then on.
+ * The state is one pointer to the mapped area and, for each thread, one pointer to its ring. Only
+ * opening calls the kernel, at start-up or with the first record of a forked child. The socket is
+ * non-blocking and closed at once: leat has the memfd from then on.
  *
  * fork: the child must never write into its parent's memory. An atfork handler unmaps the area in
- * the child and forgets the rings; the next record opens a new one. `generation` tells a thread
- * that its ring pointer is of an earlier life.
+ * the child; the next record opens a new one. `generation` tells a thread that its ring pointer is
+ * out of date.
  *
- * Threads: `open_lock` guards opening, ring assignment and the tables, none of which is hot.
+ * Threads: `open_lock` protects opening, the assignment of rings, and the tables.
  */
 #include "leat/recorder.h"
 
@@ -34,17 +34,17 @@
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rec_area *_Atomic area; /* NULL: not recording */
 static atomic_uint generation = 1;    /* raised by fork and close */
-static atomic_int hopeless;           /* leat could not be reached: do not try again */
+static atomic_int connect_failed;     /* leat could not be reached: do not retry */
 static atomic_int wanted;             /* open was called in this process or an ancestor */
 
-/* A process that does not use CUDA finds 0 here and goes no further. */
-static atomic_int cuda_met;
-static atomic_uint step_kinds;                  /* of STEP_KINDS, those there were: a bit each */
-static _Atomic(leat_probe_read_fn) read_probe;  /* NULL: calls of CUDA are not counted */
-static _Atomic(leat_probe_phase_fn) mark_probe; /* NULL: the device has no clock */
+/* 1 after the first call of CUDA in this process. */
+static atomic_int cuda_called;
+static atomic_uint step_kinds;                   /* the STEP_KINDS recorded so far, a bit each */
+static _Atomic(leat_probe_read_fn) read_probe;   /* NULL: calls of CUDA are not counted */
+static _Atomic(leat_probe_phase_fn) probe_phase; /* NULL: idle time of the device is not measured */
 static _Atomic(leat_probe_clock_fn) read_clock;
-static atomic_flag cuda_busy = ATOMIC_FLAG_INIT; /* a thread is at it: the others let it be */
-static _Atomic uint64_t cuda_steps;              /* that have ended */
+static atomic_flag cuda_busy = ATOMIC_FLAG_INIT; /* one thread updates; the others skip */
+static _Atomic uint64_t cuda_steps;              /* steps that have ended */
 
 /* The records at which a step begins or ends. */
 enum {
@@ -52,16 +52,17 @@ enum {
     STEP_KINDS = TRAINS | 1 << LEAT_REC_FETCH
 };
 
-/* Of one thread. */
+/* State of one thread. */
 static __thread struct mine {
     struct rec_ring *ring;
-    uint64_t tail; /* of it, when last looked at: leat's line stays with leat */
+    uint64_t tail; /* last read tail of the ring: reading it each time would share its cache line
+                      with leat */
     unsigned generation;
     int backward_depth;
 } mine;
 
-/* In the child of a fork there is one thread, so no lock is needed, and none may be taken: another
- * thread of the parent may have held it. */
+/* A forked child has one thread, so no lock is needed, and none may be taken: another thread of the
+ * parent may hold it. */
 static void after_fork_in_child(void)
 {
     struct rec_area *old = atomic_exchange(&area, NULL);
@@ -70,7 +71,7 @@ static void after_fork_in_child(void)
     atomic_fetch_add(&generation, 1);
     pthread_mutex_init(&open_lock, NULL);
     atomic_flag_clear(&cuda_busy);
-    atomic_store(&cuda_met, 0);
+    atomic_store(&cuda_called, 0);
     atomic_store(&step_kinds, 0);
     atomic_store(&cuda_steps, 0);
     mine.ring = NULL;
@@ -127,27 +128,27 @@ static void fill_header(struct rec_header *h)
     h->start_ns = clock_now_ns();
     atomic_store(&h->worker_id, -1);
     atomic_store(&h->worker_loader, -1);
-    /* torchrun, srun and the MPI launchers tell each rank who it is by environment. */
+    /* torchrun, srun and MPI launchers pass the rank in the environment. */
     atomic_store(&h->rank, env_int("RANK"));
     atomic_store(&h->local_rank, env_int("LOCAL_RANK"));
     atomic_store(&h->world_size, env_int("WORLD_SIZE"));
 }
 
-static void meet_cuda(void)
+static void first_cuda_call(void)
 {
-    atomic_store(&cuda_met, 1);
+    atomic_store(&cuda_called, 1);
 }
 
-/* A probe may be in this process or not. */
+/* The probe is in this process only if `leat run` preloaded it. */
 static void find_probe(void)
 {
     atomic_store(&read_probe, (leat_probe_read_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_READ));
-    atomic_store(&mark_probe, (leat_probe_phase_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_PHASE));
+    atomic_store(&probe_phase, (leat_probe_phase_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_PHASE));
     atomic_store(&read_clock, (leat_probe_clock_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_CLOCK));
     leat_probe_on_first_call_fn meet =
         (leat_probe_on_first_call_fn)dlsym(RTLD_DEFAULT, LEAT_PROBE_ON_FIRST_CALL);
     if (meet)
-        meet(meet_cuda);
+        meet(first_cuda_call);
 }
 
 static int open_locked(void)
@@ -155,11 +156,12 @@ static int open_locked(void)
     static int handler_set;
     if (atomic_load(&area))
         return 0;
-    if (atomic_load(&hopeless))
+    if (atomic_load(&connect_failed))
         return -ENOTCONN;
     const char *path = getenv("LEAT_SOCKET");
     if (!path || !*path) {
-        atomic_store(&wanted, 0); /* so that records cost nothing; a later open may find one */
+        /* Records then cost almost nothing; a later open may find a socket. */
+        atomic_store(&wanted, 0);
         return -ENOENT;
     }
     int fd = memfd_create("leat-record", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -180,9 +182,9 @@ static int open_locked(void)
     }
     close(fd);
     if (result < 0) {
-        /* A full backlog may pass; a socket that is gone does not come back. */
+        /* A full backlog may become free; a closed socket never comes back. */
         if (result != -EAGAIN)
-            atomic_store(&hopeless, 1);
+            atomic_store(&connect_failed, 1);
         return result;
     }
     if (!handler_set) {
@@ -204,11 +206,11 @@ int leat_recorder_open(void)
     return result;
 }
 
-/* The area, opened first if this is a forked child that has not spoken yet. */
+/* The area; a forked child opens it first. */
 static struct rec_area *live_area(void)
 {
     struct rec_area *a = atomic_load_explicit(&area, memory_order_acquire);
-    if (a || !atomic_load(&wanted) || atomic_load(&hopeless))
+    if (a || !atomic_load(&wanted) || atomic_load(&connect_failed))
         return a;
     leat_recorder_open();
     return atomic_load(&area);
@@ -242,19 +244,19 @@ static void put_clock(struct rec_clock *table)
 
 void leat_gpu_phase(enum leat_clock_phase phase)
 {
-    if (!atomic_load_explicit(&cuda_met, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&cuda_called, memory_order_relaxed) ||
         !atomic_load_explicit(&area, memory_order_relaxed))
         return;
-    leat_probe_phase_fn mark = atomic_load_explicit(&mark_probe, memory_order_relaxed);
+    leat_probe_phase_fn mark = atomic_load_explicit(&probe_phase, memory_order_relaxed);
     if (mark)
         mark(phase);
 }
 
-/* Puts what the probe has counted into the shared memory. A step ends with its optimizer; where
- * there is none, in an inference, with the batch that follows. What came before the first batch is
- * kept apart: making a model and its first use of libraries are no part of a step. `before` are the
- * STEP_KINDS that there were already. LEAT_REC_NONE: the process ends. */
-static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsigned before)
+/* Copies the probe's totals into the shared memory. A step ends with its optimizer, or without one
+ * (inference) with the next batch. Totals at the first batch are kept separately: making the model
+ * and loading libraries belong to no step. `before`: the STEP_KINDS recorded earlier.
+ * LEAT_REC_NONE: the process ends. */
+static void write_cuda_totals(struct rec_area *a, enum leat_record_kind kind, unsigned before)
 {
     leat_probe_read_fn probe = atomic_load_explicit(&read_probe, memory_order_relaxed);
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
@@ -275,16 +277,16 @@ static void tell_cuda(struct rec_area *a, enum leat_record_kind kind, unsigned b
     atomic_flag_clear(&cuda_busy);
 }
 
-/* What a step began or ended with. */
+/* A record of one of STEP_KINDS was written. */
 static void end_step(struct rec_area *a, enum leat_record_kind kind)
 {
     unsigned before = atomic_load_explicit(&step_kinds, memory_order_relaxed);
     if (!(before & 1u << kind))
         before = atomic_fetch_or(&step_kinds, 1u << kind);
-    /* Where there is an optimizer, a batch ends nothing. */
-    if (atomic_load_explicit(&cuda_met, memory_order_relaxed) &&
+    /* With an optimizer, a batch does not end a step. */
+    if (atomic_load_explicit(&cuda_called, memory_order_relaxed) &&
         (kind != LEAT_REC_FETCH || !(before & TRAINS)))
-        tell_cuda(a, kind, before);
+        write_cuda_totals(a, kind, before);
 }
 
 void leat_recorder_close(void)
@@ -292,7 +294,7 @@ void leat_recorder_close(void)
     pthread_mutex_lock(&open_lock);
     struct rec_area *a = atomic_exchange(&area, NULL);
     if (a)
-        tell_cuda(a, LEAT_REC_NONE, atomic_load(&step_kinds));
+        write_cuda_totals(a, LEAT_REC_NONE, atomic_load(&step_kinds));
     atomic_store(&wanted, 0);
     atomic_fetch_add(&generation, 1);
     if (a)
@@ -316,7 +318,7 @@ uint64_t leat_now_ns(void)
 static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
 {
     unsigned now = atomic_load(&generation);
-    if (my->generation == now) /* asked before in this life, and there was none left */
+    if (my->generation == now) /* asked before, and no ring was free */
         return my->ring;
     my->generation = now;
     my->ring = NULL;
@@ -331,8 +333,8 @@ static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
     return my->ring;
 }
 
-/* Whether leat has read anything since the last look; else a record is lost. */
-static int look_for_room(struct rec_ring *ring, uint64_t head, struct mine *my)
+/* Whether leat has read records since the last look; if not, a record is lost. */
+static int ring_has_space(struct rec_ring *ring, uint64_t head, struct mine *my)
 {
     my->tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
     if (head - my->tail < REC_RING_RECORDS)
@@ -357,7 +359,7 @@ void leat_record(enum leat_record_kind kind, unsigned flags, uint32_t id, uint64
         return;
     }
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    if (head - my->tail >= REC_RING_RECORDS && !look_for_room(ring, head, my))
+    if (head - my->tail >= REC_RING_RECORDS && !ring_has_space(ring, head, my))
         return;
     if (kind == LEAT_REC_OPTIMIZER && my->backward_depth > 0)
         flags |= LEAT_REC_NESTED;
@@ -450,7 +452,7 @@ void leat_recorder_stages(uint32_t loader, const struct leat_stages *more)
 #undef X
 }
 
-/* Copies what fits, whole characters of UTF-8 only. Of a path the end is kept: it has the name. */
+/* Copies what fits, in whole UTF-8 characters. Of a path the end is kept, with the file name. */
 static void cut_text(char *place, size_t bytes, const char *text, int keep_end)
 {
     const char dots[] = "...";

@@ -1,6 +1,6 @@
-/* ring_reader.h: leat's side of the shared memory. The area is foreign data: its owner may be dead,
- * broken or hostile, so everything is copied out and checked, and a memfd that is too small, of
- * another version or of another kind is refused with a sentence. */
+/* ring_reader.h: leat's side of the shared memory. The recording process may be dead, broken or
+ * hostile: everything is copied and checked, and a memfd that is too small, of another version or
+ * of another kind is refused with an error text. */
 #ifndef LEAT_RECORD_RING_READER_H
 #define LEAT_RECORD_RING_READER_H
 
@@ -9,7 +9,7 @@
 
 struct ring_reader {
     struct rec_area *area; /* mapped, shared with the process */
-    uint64_t lost_bad;     /* records refused: unknown kind or times that run backwards */
+    uint64_t lost_bad;     /* records refused: unknown kind, or end before start */
 };
 
 /* A record with the thread it came from. */
@@ -18,14 +18,14 @@ struct ring_record {
     int32_t tid;
 };
 
-/* Maps the memfd (which stays the caller's to close). Refuses memory that is not sealed
- * against shrinking (a read past its end would be a SIGBUS) or smaller than the layout. */
+/* Maps the memfd; the caller still closes it. Refuses memory that is not sealed against shrinking
+ * (reading past its end would raise SIGBUS) or is smaller than the layout. */
 int ring_reader_open(struct ring_reader *reader, int memfd, struct leat_err *err);
 void ring_reader_close(struct ring_reader *reader);
 
 /* A checked copy of the header: strings terminated, counts within the tables. */
 void ring_reader_header(const struct ring_reader *reader, struct rec_header *ret_header);
-/* Copies of table entries, strings terminated; false when the index is out of the used range. */
+/* Copies of table entries, strings terminated; 0 when the index is out of the used range. */
 int ring_reader_name(const struct ring_reader *reader, uint32_t id, char ret_name[REC_NAME_BYTES]);
 int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
                        struct leat_loader_info *ret_info);
@@ -58,8 +58,7 @@ struct ring_line {
 };
 int ring_reader_line(const struct ring_reader *reader, uint32_t id, struct ring_line *ret_line);
 
-/* What the loader `id` is served by, and what its stages took so far. False when it is not leat's
- * own engine. */
+/* The engine of loader `id`, and the times of its stages so far. 0: torch makes its batches. */
 struct ring_engine {
     struct leat_stages stages;
     uint64_t memory_bytes;
