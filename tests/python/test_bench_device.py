@@ -126,7 +126,7 @@ def test_a_script_of_one_step(bench):  # noqa: F811
     )
     assert result["rows"] == [] and result["choice"] is None
     assert "ended within its first steps" in result["model"]["error"]
-    assert result["verdict"]["sentence"].startswith("It ended before any settings")
+    assert result["verdict"]["sentence"].startswith("The search ended before any settings")
 
 
 @pytest.mark.alone

@@ -57,8 +57,8 @@ static int check_space(struct copy *copy, uint64_t wanted, struct leat_err *err)
         return 0;
     }
     return err_set(err, -ENOSPC,
-                   "%s has %llu MB free on its disk, too little for a copy of %s: give another "
-                   "folder as the cache.",
+                   "%s has %llu MB free on its disk, too little for a copy of %s: name another "
+                   "folder with cache_dir.",
                    copy->folder, (unsigned long long)(left / 1000000), copy->label);
 }
 
