@@ -20,10 +20,10 @@ random.seed(1)
 
 class Texts(Dataset):
     def __init__(self):
-        self.texts = [random.choices(range(30_000), k=5000) for _ in range(64)]
+        self.texts = [random.choices(range(30_000), k=15_000) for _ in range(64)]
 
     def __len__(self):
-        return 64 * 149
+        return 64 * 61
 
     def __getitem__(self, index):
         return self.texts[index % len(self.texts)], index % 10
