@@ -201,7 +201,8 @@ static void add_value(struct str *text, const json_t *item)
         str_add(text, layout_duration(value, cell));
     else if (strcmp(unit, "bytes") == 0)
         str_add(text, layout_bytes(value, cell));
-    else if (!*unit || strstr(what, unit))
+    else if (!*unit || strcmp(unit, "count") == 0 || strcmp(unit, "flag") == 0 ||
+             strstr(what, unit))
         str_add(text, layout_count(value, cell));
     else
         str_addf(text, "%s %s", layout_count(value, cell), unit);

@@ -226,6 +226,21 @@ static struct cuda_line line_with(int64_t pid, int line, const char *kind, doubl
     return l;
 }
 
+static void counts_and_flags_have_no_unit(void **state)
+{
+    struct hand_run run;
+    hand_slow_input(&run);
+    finding_prove(&run.findings.items[0], EVIDENCE_COPIES, 3, "cuda_lines");
+    finding_prove(&run.findings.items[0], EVIDENCE_PIN_MEMORY, 0, "loaders");
+    char *text = report_of(&run.facts, &run.findings);
+    const char *evidence = line_of(text, "- Evidence: ");
+    assert_figures(evidence, "84% 3 0");
+    assert_null(strstr(evidence, "3 count"));
+    assert_null(strstr(evidence, "0 flag"));
+    mem_free(text);
+    findings_done(&run.findings);
+}
+
 /* A TOO_FEW_WORKERS finding as diagnose makes it: eight values, the seventh of which the action
  * uses. */
 static void the_actions_number_stays_in_long_evidence(void **state)
@@ -499,6 +514,7 @@ int main(void)
         cmocka_unit_test(text_depends_on_the_json_alone),
         cmocka_unit_test(the_end_of_the_run),
         cmocka_unit_test(excluded_steps_and_losses_are_shown),
+        cmocka_unit_test(counts_and_flags_have_no_unit),
         cmocka_unit_test(the_actions_number_stays_in_long_evidence),
         cmocka_unit_test(input_is_of_the_loader_waited_for),
         cmocka_unit_test(cuda_calls_of_a_step_are_one_line),

@@ -1,0 +1,1 @@
+leat view gpu
