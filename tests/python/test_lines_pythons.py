@@ -29,6 +29,8 @@ def test_a_busy_line_is_found(tmp_path, python, kind):
     )
     receiver.close()
     assert done.returncode == 0, done.stderr
-    found = [line for line in receiver.processes[0].lines if line.below < 0]
+    # The sleep may take as long as the busy line does in a fast interpreter.
+    user_lines = [line for line in receiver.processes[0].lines if line.below < 0]
+    found = [line for line in user_lines if not line.function.endswith("wait")]
     busiest = max(found, key=lambda line: line.ns)
     assert busiest.file.endswith("line_kinds.py") and f'"line": {busiest.line},' in done.stdout
