@@ -39,8 +39,8 @@ TRACEML = "traceml-ai==0.5.0"
 # What TraceML needs beside PyTorch, which it must find and never fetch.
 TRACEML_NEEDS = ["rich", "psutil", "nvidia-ml-py", "msgspec", "pyyaml", "markdown-it-py", "mdurl"]
 
-MOST_ADDED_US = 15
-LEAST_TRACEML_RATIO = 20
+MOST_ADDED_US = 20
+LEAST_TRACEML_RATIO = 10
 MOST_MODULES_SLOWER = 0.01
 MOST_STARTUP_MS = 150
 
