@@ -19,8 +19,7 @@ The median does not contain rare costs: leat's own process, its profiler threads
 its hooks in the process that reads the batches. Their CPU time is added in full ("beside"), as if
 no core were free: as a share of one core, or of as many cores as there are workers.
 
-leat samples a new run at a higher rate: for half a minute the processes five times a second instead
-of once, and the lines of the first ten seconds of batches a hundred times a second instead of ten.
+leat samples a new run at a higher rate: for half a minute the processes five times per second instead of once, and the lines of the first ten seconds of batches a hundred times per second instead of ten.
 This bench measures the time after that, so each workload first runs for WARM_S.
 
 All workers of a run have the memory layout of their parent, so a run counts once, with the median

@@ -4,8 +4,8 @@
  *
  * A training of 8 ranks for a million steps takes hours; its database takes a minute. The steps
  * vary as real ones do (a log-normal spread, a stall now and then, checkpoints, epochs), and around
- * them are processes with workers and what went on inside these, samples once a second, and spans.
- * The same arguments give the same database. Prints one line: seconds, rows and bytes.
+ * them are processes with workers and what went on inside these, samples once per second, and
+ * spans. The same arguments give the same database. Prints one line: seconds, rows and bytes.
  */
 #include "base/clock.h"
 #include "base/mem.h"

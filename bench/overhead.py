@@ -9,7 +9,7 @@ times each of its own steps; a block counts with the median of its steps, the fi
 since their caches were the other's. Both run on one core, as no two cores are alike while others
 use the machine. What is added is the median over all pairs of neighbouring blocks, and over many
 pairs of processes, because no two processes lie alike in memory: two untraced ones differ by some
-10 us a step, now one and now the other the quicker. So the pairs are many and short, and where 10 us
+10 us per step, in either direction. So the pairs are many and short, and where 10 us
 decide, which is for leat and not for TraceML, six times as many; the mean of their middle half counts,
 which varies less than their median where they gather around two values. The CPU time of the whole
 process, background threads included, is printed beside it.
@@ -141,7 +141,7 @@ class Bench:
         return [self.start(name, script, *arguments) for name in ("untraced", variant)]
 
     def neighbours(self, sides, blocks):
-        """Yields neighbouring blocks of the two, each as (us a step, CPU us a step)."""
+        """Yields adjacent blocks of the two, each as (us per step, CPU us per step)."""
         for _ in range(blocks):
             got = {i: sides[i].block() for i in random.sample(range(2), 2)}
             yield got[0], got[1]
@@ -207,7 +207,7 @@ class Turns:
         sys.exit(f"{self.what} failed:\n{self.log.read()}")
 
     def block(self):
-        """Median us a step of a block, its first sixth left out; CPU us a step."""
+        """Median us per step of a block, without its first sixth; CPU us per step."""
         self.socket.sendall(b"g")
         line = self.answers.readline()
         if not line:

@@ -1,4 +1,4 @@
-"""Which of these packages the running Python lacks, one a line; for setup.sh.
+"""Which of these packages the running Python lacks, one per line; for setup.sh.
 
     .venv/bin/python tools/lacking.py torch==2.13.0 numpy
 

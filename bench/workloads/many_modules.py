@@ -2,7 +2,7 @@
 
     many_modules.py SOCKET
 
-A hook on module calls would run a thousand times a step.
+A hook on module calls would run a thousand times per step.
 """
 
 import sys

@@ -161,8 +161,8 @@ struct leat_stages {
 #undef X
 };
 
-/* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when there is nobody to
- * record for, another negative errno when leat could not be reached. */
+/* Opens the recorder if LEAT_SOCKET is set. 0 when recording, -ENOENT when no leat is listening,
+ * another negative errno when leat could not be reached. */
 int leat_recorder_open(void);
 void leat_recorder_close(void); /* reports a clean end; later records are dropped */
 int leat_recording(void); /* 1 while leat reads the records; 0 also after leat asked to stop */

@@ -15,12 +15,13 @@
  * User code never gets a proxy, because it has no reference to the fetcher. All of this is C, so
  * tracebacks have no frames of leat.
  *
- * Cost: a proxy costs 200 to 500 ns a sample, and 10 us a batch. So after the first FIRST_SAMPLES
- * of a process the proxy replaces the dataset in one of several batches only, of fewer the faster
- * the samples are; SAMPLE counts the samples that were measured. Without workers, where the batch's
- * time is the training's, the same holds for whole batches after FIRST_BATCHES; FETCH and COLLATE
- * count those that were measured, and only in them lines are profiled. For the others the fetcher
- * is as torch made it, and the hook of next() counts the batches and resumes the measuring.
+ * Cost: a proxy costs 200 to 500 ns per sample, and 10 us per batch. So after the first
+ * FIRST_SAMPLES of a process the proxy replaces the dataset in one of several batches only, of
+ * fewer the faster the samples are; SAMPLE counts the samples that were measured. Without workers,
+ * where the batch's time is the training's, the same holds for whole batches after FIRST_BATCHES;
+ * FETCH and COLLATE count those that were measured, and only in them lines are profiled. For the
+ * others the fetcher is as torch made it, and the hook of next() counts the batches and resumes the
+ * measuring.
  *
  * A dataset that makes a batch at once (__getitems__) has no single samples: each counts with the
  * mean of its batch.

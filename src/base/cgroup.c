@@ -1,6 +1,6 @@
 /* cgroup.c: how much of the machine this process may use.
  *
- * A limit may sit on any ancestor of our group, so the least of all of them counts. What an
+ * Any ancestor of our group may set a limit, so the smallest of them counts. What an
  * ancestor is depends on what is mounted:
  *
  *     v2          one tree, files cpu.max, memory.max
@@ -8,7 +8,7 @@
  *     hybrid      both; each controller is in one of them: v1 where it is mounted there
  *
  * /proc/self/cgroup gives the path of our group, /proc/self/mountinfo where each tree is mounted
- * and which group is the top of what we see. In a container these two need not fit together: with
+ * and which group is the top of what we see. In a container the two may differ: with
  * its own cgroup namespace the path is relative to the container ("/", or "/../x" for a process put
  * in from outside), without one it is the host's path while only the container's part is mounted.
  *
@@ -16,10 +16,10 @@
  *     /               /a/b              <mount>/a/b
  *     /docker/1f      /docker/1f/job    <mount>/job
  *     /docker/1f      /                 <mount>
- *     any             not to be found   <mount>: the nearest that is surely above us
+ *     any             not found           <mount>: the nearest known ancestor
  *
  * Used memory leaves out the page cache that the kernel would give back first (inactive_file), as
- * container managers do: else a run that reads a large data set would always look full.
+ * container managers do: else memory would always seem full in a run that reads a large data set.
  */
 #include "base/cgroup.h"
 
@@ -34,7 +34,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_DEPTH = 64 };
+enum { MAX_DEPTH = 64 };
 
 struct tree {             /* where one controller is found */
     int version;          /* 1 or 2; 0: nowhere */
@@ -137,8 +137,7 @@ static int match_mount(const char *line, const char *end, const char *controller
     return 1;
 }
 
-/* Sets tree->group from our path and the group that is mounted, and drops it when there is no such
- * folder. */
+/* Sets tree->group from our path and the mounted group; "" when there is no such folder. */
 static void locate(const char *root, const char *path, const char *top, struct tree *tree)
 {
     size_t length = strlen(top);
@@ -182,11 +181,11 @@ static void find_tree(const char *root, const char *cgroups, const char *mounts,
     }
 }
 
-/* Opens our group's folder, then its parent with every further call, down to the mount. Returns a
+/* Opens our group's folder, then one parent per call, up to the mount. Returns a
  * descriptor, or -1 after the last. */
 static int open_upward(const char *root, struct tree *tree, int *depth)
 {
-    while (*depth >= 0 && *depth < MOST_DEPTH) {
+    while (*depth >= 0 && *depth < MAX_DEPTH) {
         char whole[2 * PATH_MAX];
         snprintf(whole, sizeof whole, "%s%s", tree->mount, tree->group);
         char *slash = strrchr(tree->group, '/');
@@ -222,7 +221,7 @@ static double quota_of(int dir, int version)
         quota = proc_text_number(&at);
         period = proc_text_number(&at);
     } else {
-        quota = read_one(dir, "cpu.cfs_quota_us"); /* "-1" without a quota, which reads as none */
+        quota = read_one(dir, "cpu.cfs_quota_us"); /* "-1": no quota */
         period = read_one(dir, "cpu.cfs_period_us");
     }
     return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
@@ -263,7 +262,7 @@ static void read_memory(const char *root, struct tree *tree, int64_t machine_byt
             info->oom_kills = m.oom_kills;
             own = 0;
         }
-        /* v1 says "no limit" with a number near 2^63. */
+        /* In v1 a number near 2^63 means no limit. */
         if (m.limit < 0 || (machine_bytes >= 0 && m.limit >= machine_bytes) ||
             m.limit >= INT64_MAX / 2)
             continue;
@@ -329,7 +328,7 @@ int cgroup_read(const char *root, struct cgroup_info *ret_info)
     int64_t affinity = allowed.count ? allowed.count : sysconf(_SC_NPROCESSORS_ONLN);
     info.cpus = affinity > 0 ? (double)affinity : 1;
 
-    /* A host of many containers has a mountinfo of hundreds of lines; what is beyond is cut off. */
+    /* On a host with many containers mountinfo has hundreds of lines; beyond this it is cut. */
     static const size_t most_bytes = 128 << 10;
     char *mounts = mem_alloc(most_bytes), cgroups[8192];
     if (!mounts)

@@ -1,5 +1,5 @@
 /* cgroup.h: how much of the machine this process may use: cgroup v1 and v2, affinity. `leat run`
- * asks it of the run it watches, the loader's engine of the process it is part of. */
+ * uses it for the run it measures, the loader's engine for its own process. */
 #ifndef LEAT_BASE_CGROUP_H
 #define LEAT_BASE_CGROUP_H
 

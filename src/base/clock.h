@@ -1,6 +1,7 @@
 /* clock.h: the clocks. Everything that is measured uses CLOCK_MONOTONIC, which all processes of one
- * machine share; the wall clock is for people and appears once, as a run's start. What leat's own
- * work costs is CPU time: on a busy machine the clock would count the others' turns too. */
+ * machine share; the wall clock is for people and appears once, as a run's start. The cost of
+ * leat's own work is CPU time: on a busy machine, wall time would include that of other programs.
+ */
 #ifndef LEAT_BASE_CLOCK_H
 #define LEAT_BASE_CLOCK_H
 

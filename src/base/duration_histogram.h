@@ -25,7 +25,7 @@ static inline uint32_t duration_bucket_of(uint64_t ns)
 }
 
 uint64_t duration_bucket_low_ns(uint32_t bucket);    /* the shortest duration in it */
-uint64_t duration_bucket_middle_ns(uint32_t bucket); /* what quantiles take it for */
+uint64_t duration_bucket_middle_ns(uint32_t bucket); /* the value that quantiles use for it */
 
 /* Adds `from` to `to`. Counts stop at UINT64_MAX. */
 void duration_histogram_merge(uint64_t to[DURATION_BUCKETS], const uint64_t from[DURATION_BUCKETS]);

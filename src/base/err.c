@@ -1,4 +1,4 @@
-/* err.c: the one place where codes become words. */
+/* err.c: the text of each error code. */
 #include "base/err.h"
 
 #include <stdarg.h>

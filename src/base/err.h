@@ -1,10 +1,10 @@
-/* err.h: how a failure is told.
+/* err.h: how a failure is reported.
  *
  * Library code never prints and never exits. A function that can fail returns 0 or a count on
  * success and a negative code on failure: a negated errno, or one of our own codes below. Where
  * the reader of the message needs to know *which* thing failed, the function also takes a
- * `struct leat_err *` (may be NULL) and writes one full sentence with the object in it: the path,
- * the pid, the row. The sentence says what is wrong and, where there is one, the way out.
+ * `struct leat_err *` (may be NULL) and writes one full sentence that names the object (path, pid,
+ * row), what is wrong, and what to do, if anything.
  */
 #ifndef LEAT_BASE_ERR_H
 #define LEAT_BASE_ERR_H
@@ -13,8 +13,8 @@
 
 #include <errno.h>
 
-/* Writes the sentence and returns `code` unchanged, so that `return err_set(err, -EIO, ...)` reads
- * as one thought. A NULL err is fine. */
+/* Writes the sentence and returns `code` unchanged, for `return err_set(err, -EIO, ...)`. A NULL
+ * err is fine. */
 int err_set(struct leat_err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

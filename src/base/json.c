@@ -94,5 +94,5 @@ json_t *json_number_or_null(double value)
 json_t *json_text_or_null(const char *text)
 {
     json_t *value = text ? json_string(text) : json_null();
-    return value ? value : json_null(); /* not UTF-8: better absent than broken */
+    return value ? value : json_null(); /* not UTF-8: left out */
 }

@@ -1,5 +1,5 @@
 /* mem.c: see mem.h. The counters are atomic because the collector and the loader allocate from
- * several threads; relaxed order is enough, nobody synchronises on them. */
+ * several threads; relaxed order is enough, because nothing is synchronised by them. */
 #include "base/mem.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* num.h: numbers out of text, whole or not at all: no leading blanks, no trailing bytes, no
+/* num.h: parses a text that is exactly one number: no leading blanks, no trailing bytes, no
  * overflow. 0 on success, -EINVAL or -ERANGE otherwise, and then *ret is untouched. */
 #ifndef LEAT_BASE_NUM_H
 #define LEAT_BASE_NUM_H

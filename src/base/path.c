@@ -42,7 +42,7 @@ int path_make_dirs(const char *path, struct leat_err *err)
         copy[i] = 0;
         struct stat st;
         int code = mkdir(copy, 0700) < 0 ? errno : 0;
-        /* On a read-only disk mkdir says so also of a folder that is there. */
+        /* On a read-only disk mkdir returns EROFS for an existing folder too. */
         if (code && code != EEXIST && stat(copy, &st) < 0)
             result = err_set(err, -code, "The folder %s cannot be made: %s.", copy, err_text(code));
         else if (!end && (stat(copy, &st) < 0 || !S_ISDIR(st.st_mode)))
@@ -136,7 +136,7 @@ const char *path_temporary(void)
     return folder && *folder == '/' ? folder : "/tmp";
 }
 
-/* A name that others could guess would let them make the folder first. */
+/* A random name: other users could create a folder with a predictable name first. */
 int path_make_temporary(const char *name, char **ret_path)
 {
     const char *const parents[] = {path_temporary(), "/tmp"};

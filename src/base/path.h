@@ -21,8 +21,8 @@ int path_read_file(const char *path, size_t most_bytes, char **ret_text, size_t 
  * an existing `path` is untouched. */
 int path_write_file(const char *path, const void *bytes, size_t count, struct leat_err *err);
 
-/* The folder for what only lives as long as the run: TMPDIR where that is a path from the root,
- * else /tmp. */
+/* The folder for files that are removed with the run: TMPDIR if it is an absolute path, else /tmp.
+ */
 const char *path_temporary(void);
 
 /* Makes a new folder `leat-<name>-XXXXXX` (0700) there, or in /tmp where that fails. *ret_path is

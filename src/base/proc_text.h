@@ -1,8 +1,8 @@
 /* proc_text.h: reading the small text files of /proc, /sys and cgroups.
  *
  * What a process may write into these files (its name, its arguments, a cgroup's name) is foreign
- * text; so is everything under a recorded root. The readers below therefore never look beyond the
- * NUL that proc_text_read puts behind the bytes, and a number that is missing, negative where it
+ * text; so is everything under a recorded root. The readers below therefore never read beyond the
+ * NUL that proc_text_read puts after the bytes, and a number that is missing, negative where it
  * cannot be, or too large for its type is -1: unknown, never a wrong figure.
  */
 #ifndef LEAT_BASE_PROC_TEXT_H

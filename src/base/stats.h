@@ -1,13 +1,13 @@
-/* stats.h: the few statistics that verdicts and comparisons rest on. All take plain arrays; none
- * allocates unless it says so. NaN in the input is the caller's mistake. */
+/* stats.h: the statistics of verdicts and comparisons. All take plain arrays; none
+ * allocates unless it says so. The input must not contain NaN. */
 #ifndef LEAT_BASE_STATS_H
 #define LEAT_BASE_STATS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The q-quantile (0..1) with linear interpolation between neighbours, as numpy's default. Reorders
- * `values` (quick-select, O(n)). NaN when n is 0. */
+/* The q-quantile (0..1) with linear interpolation between adjacent values, as numpy's default.
+ * Reorders `values` (quick-select, O(n)). NaN when n is 0. */
 double stats_quantile(double *values, size_t n, double q);
 
 /* Theil-Sen: the median of the slopes between pairs of points, and the 95 % interval of that

@@ -1,6 +1,6 @@
 /* str.h: a string that grows. Start from `struct str s = {0}`; str_done frees. After a failed
- * allocation the string keeps what it had, remembers `failed`, and every later call does nothing,
- * so that a long report is built without a check on each line and checked once at the end. */
+ * allocation the string keeps its text, `failed` is set, and later calls do nothing. So a caller
+ * checks `failed` once, at the end. */
 #ifndef LEAT_BASE_STR_H
 #define LEAT_BASE_STR_H
 

@@ -152,8 +152,8 @@ int collector_drain(struct collector *c)
 static void commit(struct collector *c, uint64_t now)
 {
     if (now >= c->next_rows_ns) {
-        bool young = collector_relative(c, now) < 30 * NS_PER_S;
-        c->next_rows_ns = now + (young ? 1 : 10) * NS_PER_S;
+        bool at_start = collector_relative(c, now) < 30 * NS_PER_S;
+        c->next_rows_ns = now + (at_start ? 1 : 10) * NS_PER_S;
         for (size_t i = 0; i < c->recording_count; i++)
             if (c->recording[i]->open)
                 recording_process_write(c->recording[i]);

@@ -36,8 +36,8 @@ void collector_free(struct collector *c); /* takes NULL */
 int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *err);
 
 int collector_drain(struct collector *c);  /* every 100 ms: rings -> steps */
-int collector_sample(struct collector *c); /* /proc, NVML; picks its own rate, call it every 100 ms;
-                                              also commits what was drained, about once a second */
+int collector_sample(struct collector *c); /* /proc, NVML; call every 100 ms: it has its own rate;
+                                              commits each second */
 
 /* The training ended: last drain, what is still open is closed, totals, loaders, workers, lost.
  * Call before the writer is closed. */

@@ -7,7 +7,7 @@
  * worker:
  *
  *     ended workers ---- added once ---------> group (kept in memory) --+
- *     running workers -- read anew each time ---------------------------+--> rows, replaced
+ *     running workers -- read again each time --------------------------+--> rows, replaced
  *
  * So the tables grow with loaders and workers, and not with epochs. Their limits:
  *   - MAX_GROUPS groups; workers beyond them are counted in `lost`.
@@ -18,7 +18,7 @@
  * grown by an eighth, and at the end. So their cost falls as the run goes on, and the database of a
  * leat that is killed lacks at most an eighth of them.
  *
- * The group of a worker is decided once, so that no row is left over when more becomes known.
+ * The group of a worker is decided once, so that no outdated row stays in the database.
  */
 #include "collect/collector_internal.h"
 
@@ -162,8 +162,8 @@ static int add_line(struct input_group *p, const struct ring_line *line)
     return (int)i;
 }
 
-/* The last slot is shared by all later loaders: its loader is unknown from the start, so that no
- * row is left over when a second one comes. */
+/* The last slot is shared by all later loaders: its loader is always unknown, so that no outdated
+ * row stays when a second one comes. */
 static int loader_of_slot(uint32_t slot)
 {
     return slot == REC_PART_LOADERS - 1 ? UNKNOWN_LOADER : (int)slot;
@@ -210,8 +210,7 @@ static void add_lines(struct input_group *to, const struct recording_process *s)
         bool of_user = line.below < 0;
         line.loader = 0; /* the group has it */
         line.below = of_user ? -1 : index_of[line.below];
-        if (!of_user &&
-            line.below < 0) /* without its caller it would look like a line of the user */
+        if (!of_user && line.below < 0) /* without its caller it would count as a user's line */
             to->lines_lost = sum(to->lines_lost, line.samples);
         else
             index_of[id] = add_line(to, &line);
@@ -252,8 +251,8 @@ struct recording_process *input_loader_process(const struct recording_process *s
     return owner ? owner : only_process_with_loaders(s->collector);
 }
 
-/* The loader of a process that has workers, if there is exactly one. Of a process that has ended
- * the answer is kept: its workers may send their last data after it. */
+/* The loader of a process that has workers, if there is exactly one. After the process has ended
+ * the result is kept: its workers may send their last data after it. */
 static int only_loader_with_workers(const struct recording_process *s)
 {
     struct leat_loader_info info;
@@ -283,7 +282,7 @@ static bool has_any_input(const struct recording_process *s)
     return any;
 }
 
-/* Decides the group of a worker, at the latest when it ends: then its parent is taken to have its
+/* Decides the group of a worker, at the latest when it ends: then its parent is assumed to have the
  * loader. */
 static bool settle_group(struct recording_process *s, bool ends)
 {

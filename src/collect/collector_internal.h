@@ -1,4 +1,4 @@
-/* collector_internal.h: what the files of the collector share. Nobody else includes it.
+/* collector_internal.h: what the files of the collector share. For them only.
  *
  *     collector.c          start, new processes, draining, the end
  *     recording_process.c  a process that records: its records, its rank, its rows

@@ -78,7 +78,7 @@ static void track(struct collector *c, int64_t pid, uint64_t now)
 }
 
 /* A process that leaves the tree without ending was adopted by init; it stays a process of the run.
- * A search that costs much makes the next one wait, COST_FACTOR times as long. */
+ * The pause after a search is COST_FACTOR times as long as the search. */
 void tree_update(struct collector *c, uint64_t now)
 {
     if (now < c->next_tree_ns)

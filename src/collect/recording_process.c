@@ -245,7 +245,8 @@ static int make_builder(struct recording_process *s)
 
 /* ---- draining ----------------------------------------------------------------------------- */
 
-/* A whole drain: the step builder takes all threads at once (step_builder.c says why). */
+/* The records of a whole drain: the step builder needs all threads at once (reason:
+ * step_builder.c). */
 static int take_all(struct recording_process *s)
 {
     struct collector *c = s->collector;

@@ -263,7 +263,7 @@ static void scan_request(struct step_builder *sb, size_t index)
     }
     if (p->tid != sb->tid)
         return;
-    /* A request that began before the current batch arrived encloses its fetch (a loader in a
+    /* A request that began before the current batch arrived encloses its fetch (a loader within a
      * loader): the same batch. */
     if (sb->batch_open && r->t0_ns < sb->arrival_ns) {
         if (r->kind == LEAT_REC_FETCH && r->t1_ns > sb->arrival_ns)

@@ -1,4 +1,4 @@
-/* step_builder_internal.h: what the files of the step builder share. Nobody else includes it.
+/* step_builder_internal.h: what the files of the step builder share. For them only.
  *
  *     step_builder_feed -> pending records, by end time -> step_builder.c: segments and batches
  *

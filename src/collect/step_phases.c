@@ -282,7 +282,7 @@ static void extend_run(struct phase_pass *p, struct eval_run *run, const struct 
     if (!run->open)
         *run = (struct eval_run){.open = true, .a = s->a};
     bool inside =
-        s->b <= run->last; /* a fetch within a fetch does not say how the outer one ends */
+        s->b <= run->last; /* a fetch within a fetch does not show how the outer one ends */
     run->last = most(run->last, s->b);
     run->soft = 0;
     if (!inside) {
@@ -354,7 +354,7 @@ void phases_report_eval(struct step_builder *sb)
                       step_relative_ns(sb, sb->eval_to_ns), 0);
 }
 
-/* Sorts the evaluations, merges neighbours, reports them. */
+/* Sorts the evaluations, merges adjacent ones, reports them. */
 static void settle_evals(struct phase_pass *p)
 {
     qsort(p->evals, p->eval_count, sizeof *p->evals, by_piece_start);

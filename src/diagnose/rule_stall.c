@@ -193,7 +193,7 @@ static double device_busy_share(const struct facts *facts, const struct stalls *
     for (size_t i = 0; i < facts->cuda_line_count && facts->rank_count == 1; i++) {
         const struct cuda_line *l = &facts->cuda_lines[i];
         if (l->pid == s->rank->pid)
-            waited_ms += l->steps * 2 < (double)s->rank->steps ? l->wait_ms : l->seldom_wait_ms;
+            waited_ms += l->steps * 2 < (double)s->rank->steps ? l->wait_ms : l->rare_wait_ms;
     }
     return waited_ms / s->excess_ms;
 }

@@ -3,8 +3,8 @@
  *
  * Every call of CUDA was counted, none was sampled, so how often a line copies or waits is exact.
  * How long the host was inside the call is not the cost of the line: it may have waited for work
- * that was necessary anyway. The cost comes from the clock of the device; the lines only give the
- * place. */
+ * that was necessary anyway. The cost comes from the device clock; the lines only give the call
+ * site. */
 #ifndef LEAT_FACTS_DEVICE_TIME_H
 #define LEAT_FACTS_DEVICE_TIME_H
 

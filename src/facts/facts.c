@@ -1,5 +1,6 @@
-/* facts.c: the run database into plain arrays: everything but steps (facts_steps.c) and the parts
- * of making a batch (facts_input.c). Here are few rows, or at most a few samples per second. */
+/* facts.c: the run database into plain arrays: all tables except steps (facts_steps.c) and the
+ * parts of making a batch (facts_input.c). These tables have few rows, or at most a few samples per
+ * second. */
 #include "facts_load.h"
 
 #include "base/mem.h"
@@ -256,10 +257,10 @@ static int same_line(const struct cuda_line *a, const struct cuda_line *b)
            strcmp(a->function, b->function) == 0;
 }
 
-/* Joins the `count` classes of one line. A class that it calls in less than half of its steps is
- * not what the line is for: only its waits are counted, as seldom. A copy of pageable memory waits,
- * whatever its arguments say; one of pinned memory is waited for when there is no
- * non_blocking=True. Reading a value back is a copy and a wait. */
+/* Joins the `count` classes of one line. A class that the line calls in less than half of its steps
+ * does not decide its kind: only its waits are counted, in rare_wait_ms. A copy of pageable memory
+ * always waits; one of pinned memory is waited for when there is no non_blocking=True. Reading a
+ * value back is a copy and a wait. */
 static struct cuda_line join_classes(const struct line_calls *c, size_t count)
 {
     struct cuda_line l = c->line;
@@ -271,7 +272,7 @@ static struct cuda_line join_classes(const struct line_calls *c, size_t count)
         int often = c[i].line.steps * 2 >= l.steps;
         int is_wait = c[i].class == LEAT_CUDA_SYNC || c[i].class == LEAT_CUDA_EVENT_SYNC;
         l.wait_ms += is_wait ? c[i].line.ms : 0;
-        l.seldom_wait_ms += is_wait && !often ? c[i].line.ms : 0;
+        l.rare_wait_ms += is_wait && !often ? c[i].line.ms : 0;
         if (!often)
             continue;
         pageable += c[i].class == LEAT_CUDA_H2D_PAGEABLE ? c[i].n : 0;

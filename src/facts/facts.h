@@ -1,4 +1,5 @@
-/* facts.h: the run database as the rules see it: loaded once, plain arrays, nothing decided.
+/* facts.h: the run database as the rules see it: loaded once into plain arrays, without any
+ * judgement.
  *
  * facts_load is the only function of this room that reads the store; a rule is a pure function of
  * `struct facts`, so every verdict has a golden test. Ratios are 0..1, times are in the unit of the
@@ -17,8 +18,8 @@
 #include <stdint.h>
 
 /* Step times of one rank, kept steps only (warm-up and compile steps are counted, not kept). One
- * array a phase, all of `count` entries; NULL when the phase was not measured. Where old steps were
- * folded, an entry stands for `weight` steps and holds their mean. */
+ * array per phase, each of `count` entries; NULL when the phase was not measured. Where old steps
+ * were folded, an entry stands for `weight` steps and holds their mean. */
 struct step_stats { /* distribution of a phase, or of the whole step, over kept steps; ms */
     double mean, median, p90, p99; /* NaN when not measured */
     double share;                  /* of total kept time */
@@ -61,7 +62,7 @@ struct span_fact {
 };
 
 /* `row` of a fact is the row of run.db without its texts (STORE_NULL, NaN: not known): a new column
- * is there without a change of this file. What rules use has a member of its own, in their units.
+ * needs no change of this file. What rules use has a member of its own, in their units.
  */
 struct loader_fact {
     struct loader_row row;
@@ -92,7 +93,7 @@ struct worker_fact {
     struct worker_row row; /* of one process; summary_input.c sums the other members */
     int64_t pid, parent_pid, batches, samples;
     int rank, worker_id;
-    int loader;                       /* of its parent; -1: could not be told */
+    int loader;                       /* of its parent; -1: unknown */
     double busy_ms, alive_ms, max_ms; /* alive: from its first record to its last */
 };
 
@@ -100,7 +101,7 @@ struct worker_fact {
  * worker's number, -1 the process of the loader itself, -2 workers without a number. */
 struct input_part {
     int64_t pid, n;
-    int loader, worker; /* loader -1: could not be told */
+    int loader, worker; /* loader -1: unknown */
     enum leat_part part;
     double total_ms, max_ms, bytes;
 };
@@ -134,7 +135,7 @@ struct proc_fact {
     double started_ms, ended_ms; /* NaN: alive at the end */
 };
 
-/* Samples over time, one struct of arrays a table, ordered by pid then time (procs) or time. */
+/* Samples over time, one array per table, ordered by pid then time (procs) or time. */
 struct proc_sample {
     double t_ms, cpu_ms, rss_bytes, shared_bytes;
     double run_delay_ms; /* its main thread, ready to run but without a CPU, so far */
@@ -151,7 +152,7 @@ struct gpu_sample {
         power_w, power_limit_w, sm_clock_mhz, pcie_tx_bytes_s, pcie_rx_bytes_s;
     char gpu[64], throttle[64];
 };
-struct cuda_call { /* of a process during its steps, one row a class of calls (probe_abi.h) */
+struct cuda_call { /* of a process during its steps, one row per class of calls (probe_abi.h) */
     int64_t pid;
     enum leat_cuda_class class; /* LEAT_CUDA_CLASSES_COUNT: one that this leat does not know */
     double n, ms, bytes;
@@ -160,10 +161,10 @@ struct cuda_line { /* of a process: a line that copies between host and GPU, or 
     int64_t pid, line;
     char file[160], function[64];
     enum cuda_line_kind kind;
-    double n; /* copies to the device, or waits, whichever its kind says */
+    double n; /* copies to the device, or waits, by its kind */
     double ms, bytes, steps;
-    double wait_ms;        /* of all waits at that line */
-    double seldom_wait_ms; /* of those that it makes in few of its steps: not in `n` and `ms` */
+    double wait_ms;      /* of all waits at that line */
+    double rare_wait_ms; /* of those that it makes in few of its steps: not in `n` and `ms` */
 };
 struct gpu_phase { /* device time of a process by what its host did (gpu_clock in run-db.md) */
     int64_t pid;
@@ -191,8 +192,8 @@ struct facts {
 
     struct rank_facts *ranks; /* ordered by rank; only ranks that made at least one step */
     size_t rank_count;
-    int world_size; /* what the ranks said; 1 without ranks */
-    int typical;    /* index of the typical rank (facts_steps.c says which); -1: no steps */
+    int world_size; /* as the ranks declare it; 1 without ranks */
+    int typical;    /* index of the typical rank (see facts_steps.c); -1: no steps */
     int training;   /* 1: steps are optimizer rounds; 0: inference; -1: no steps at all */
 
     struct span_fact *spans;
@@ -280,7 +281,7 @@ int facts_load(struct store_reader *reader, struct facts **ret_facts, struct lea
 void facts_free(struct facts *facts); /* takes NULL */
 
 /* Distribution of a phase over kept steps (phase = PHASES for the whole step), of one rank or, with
- * rank = -1, of the typical rank (facts.typical). All NaN for a rank or a phase that is not there.
+ * rank = -1, of the typical rank (facts.typical). All NaN for an unknown rank or phase.
  * facts_load computes them once; for facts made by hand they are computed on each call. */
 void facts_stats(const struct facts *facts, int rank, int phase, struct step_stats *ret_stats);
 

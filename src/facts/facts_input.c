@@ -1,6 +1,6 @@
 /* facts_input.c: what happens inside the input path: parts of making a batch, their distribution,
- * and the lines of code. Rows are per loader and worker; readers want sums over workers, and
- * quantiles of them, which merging the bins gives exactly up to a bin's width. */
+ * and the lines of code. Rows are per loader and worker; rules use sums over workers. Quantiles
+ * over workers come from merged bins and are exact up to the width of a bin. */
 #include "facts_load.h"
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A part that this leat does not know gets no rows of its own, rather than another's. */
+/* A part unknown to this version of leat gets no rows. */
 static enum leat_part part_of(const char *text)
 {
     return (enum leat_part)name_index(part_names, text);
@@ -97,7 +97,7 @@ int facts_load_input(struct store_reader *reader, struct facts *f, struct leat_e
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Rows whose loader could not be told are those of the only loader there is. */
+/* Rows whose loader is unknown belong to the only loader, if there is just one. */
 static int is_only_loader(const struct facts *f, int64_t pid, int loader)
 {
     int others = 0;
@@ -262,7 +262,7 @@ int facts_part_quantiles(const struct facts *f, int64_t pid, int loader, int wor
 void facts_ready(const struct facts *f, int64_t pid, int loader, int worker,
                  struct ready_stats *ret)
 {
-    enum { COUNTS = 256 }; /* what the recorder tells apart */
+    enum { COUNTS = 256 }; /* counts of ready batches that the recorder distinguishes */
     const struct sorted_rows rows = {f->input_ready, f->input_ready_count, sizeof *f->input_ready,
                                      key_of_ready};
     struct wanted w = want(f, pid, loader, worker);

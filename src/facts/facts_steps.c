@@ -1,8 +1,8 @@
-/* facts_steps.c: steps into arrays, one set a rank; which steps are kept; which rank is typical.
+/* facts_steps.c: steps into arrays, one set per rank; which steps are kept; which rank is typical.
  *
- * A report must be there within a second of the end of a run of 8 ranks and 100 000 steps, so rows
- * go straight from the cursor into the arrays that the rules use: no row objects, no second pass
- * over the database.
+ * A report must appear within a second after a run of 8 ranks and 100 000 steps, so rows go
+ * directly from the cursor into the arrays that the rules use: no row objects, no second pass over
+ * the database.
  *
  * Left out ("not kept"):
  *   - compile steps: counted, and their time summed, so that a report can name them;
@@ -23,7 +23,8 @@
 /* A settled step is not slower than the median of the rest by more than a quarter, or by more than
  * five of its usual deviations, whichever is more. A quarter: below it, a step costs less than the
  * verdict thresholds can see (10 % of time needs more than that of a few steps). Five deviations
- * (1.4826 MAD each, as for a normal distribution): a run whose steps vary by nature settles too. */
+ * (1.4826 MAD each, as for a normal distribution): a run whose step times always vary settles too.
+ */
 #define SETTLED_RATIO      0.25
 #define SETTLED_DEVIATIONS (5 * 1.4826)
 #define SETTLED_WINDOW     5
@@ -70,7 +71,7 @@ struct loading {
     size_t rank_capacity;
     /* the rank being read: capacity of its arrays, and what is needed only until it is finished */
     size_t capacity, extra_capacity;
-    double *samples, *micro; /* one an entry; samples NaN when unknown */
+    double *samples, *micro; /* one per entry; samples NaN when unknown */
     double records;
 };
 
@@ -181,7 +182,7 @@ static int finish_rank(struct rank_facts *r, struct loading *l)
         } else if (r->weight[i] == 1 && seen++ < warmup) {
             r->warmup_steps++;
         } else {
-            warmup = 0; /* a fold ends it */
+            warmup = 0; /* a folded entry ends it */
             keep_entry(r, l, i, kept++);
         }
     }
@@ -208,8 +209,8 @@ static int start_rank(struct loading *l, int rank)
     return 0;
 }
 
-/* What finish_rank leaves for later, because it needs the number of records: kept in cost_ms as a
- * count of records a step until the price of a record is known. */
+/* What finish_rank leaves for later, because it needs the number of records: cost_ms holds records
+ * per step until the cost of a record is known. */
 static int end_rank(struct loading *l)
 {
     if (l->facts->rank_count == 0)
@@ -265,7 +266,7 @@ static int add_fold(struct loading *l, const struct step_fold_row *fold)
     return add_entry(l, store_step_id(fold->rank, fold->first_step), fold->n, &sums);
 }
 
-/* Steps and folds, both ordered by rank and step, merged. */
+/* Steps and step_folds, both ordered by rank and step, merged. */
 static int load_rows(struct store_reader *reader, struct facts *f, struct leat_err *err)
 {
     struct loading l = {.facts = f};
@@ -301,7 +302,7 @@ static int load_rows(struct store_reader *reader, struct facts *f, struct leat_e
     return result;
 }
 
-/* ---- what belongs to a rank beside its steps ----------------------------------------------- */
+/* ---- other data of a rank ------------------------------------------------------------------ */
 
 static int load_bins(struct store_reader *reader, struct rank_facts *r, struct leat_err *err)
 {
@@ -374,7 +375,7 @@ int facts_load_steps(struct store_reader *reader, struct facts *f, struct leat_e
 
 /* ---- the typical rank ---------------------------------------------------------------------- */
 
-/* Ranks in lock-step take the same time for a step, whoever was late: within 5 %, which covers
+/* Ranks in lock-step have the same step time, whichever of them is late: within 5 %, which covers
  * the scatter of the start and end of the aligned steps. */
 #define LOCK_STEP_RATIO 0.05
 

@@ -170,9 +170,9 @@ static void view_others(struct loader_view *view)
 }
 
 /* Threads of other programs that run or are ready to run. Their CPU time gives how many ran.
- * They share the cores with the run, so the same part of them was waiting as of the run's own
- * threads; but not more than explains how long the run waited, because the scheduler may serve
- * others last. */
+ * They share the cores with the run, so the same share of them was waiting as of the run's own
+ * threads. The result is limited to what explains the waiting of the run, because the scheduler may
+ * prefer the run. */
 static double foreign_threads(const struct loader_view *view)
 {
     int workers = view->loader->num_workers > 0 && !isnan(view->worker_cpu);

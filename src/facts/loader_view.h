@@ -9,7 +9,7 @@
  * evaluation, the one that was waited for longest. NULL when none was seen. */
 const struct loader_fact *feeding_loader(const struct facts *facts, int rank);
 
-/* Ratios are NaN where nothing was sampled; times are per step where nothing else is said. */
+/* Ratios are NaN where nothing was sampled; times are per step unless noted otherwise. */
 struct loader_view {
     const struct facts *facts;
     const struct rank_facts *rank;
@@ -30,8 +30,8 @@ struct loader_view {
     double worker_cpu;   /* cores that one worker keeps busy */
     double worker_delay; /* share of time in which its main thread was ready, but had no core */
     double main_cpu, main_delay; /* the same of the training process */
-    int workers_mixed;           /* workers of other loaders cannot be told from them */
-    /* a batch */
+    int workers_mixed;           /* may include workers of other loaders */
+    /* per batch */
     double make_ms; /* fetch and collate */
     struct part_stats sample, fetch, collate, pickle, unpickle, pin;
     /* lines: shares are of the time in which the line profiler saw batches being made */
@@ -45,8 +45,8 @@ struct loader_view {
 int loader_view_fill(struct loader_view *view);
 void loader_view_done(struct loader_view *view);
 
-/* The costliest line of a part that no other line called, a user's before a library's; NULL: none
- * was seen. */
+/* The costliest line of a part that no other line called, user code before library code; NULL: no
+ * line was sampled. */
 const struct line_fact *loader_view_top_line(const struct loader_view *view, enum leat_part part);
 /* Its share of the making time. */
 double loader_view_line_share(const struct loader_view *view, const struct line_fact *line);

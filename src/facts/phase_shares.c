@@ -63,7 +63,8 @@ int slowest_find(const struct rank_facts *r, struct slowest *ret)
         return -ENOMEM;
     }
     /* Each entry stands for at least one step, so the slowest `wanted` steps are among as many
-     * of the slowest entries. Twice as many are sorted, because large folds are skipped below. */
+     * of the slowest entries. Twice as many are sorted, because large folded entries are skipped
+     * below. */
     int64_t wanted = r->kept / 100 > 1 ? r->kept / 100 : 1, taken = 0;
     double held = 0;
     size_t n = 0;
@@ -77,7 +78,7 @@ int slowest_find(const struct rank_facts *r, struct slowest *ret)
     for (size_t i = 0; i < n && taken < wanted; i++) {
         size_t at = entries[i].index;
         if (taken + (int64_t)r->weight[at] > wanted && taken > 0)
-            continue; /* this fold has more steps than are still wanted */
+            continue; /* this entry has more steps than are still needed */
         slow[at] = 1;
         taken += (int64_t)r->weight[at];
         held += r->weight[at] * r->wall_ms[at];
@@ -96,7 +97,7 @@ void kept_interval(const struct rank_facts *r, double *ret_from_ms, double *ret_
     *ret_from_ms = *ret_to_ms = 0;
     if (!r || r->count == 0)
         return;
-    /* The end of a fold is that of its last step. */
+    /* The end of a folded entry is that of its last step. */
     *ret_from_ms = r->end_ms[0] - r->weight[0] * r->wall_ms[0];
     *ret_to_ms = r->end_ms[r->count - 1];
 }

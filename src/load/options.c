@@ -30,7 +30,7 @@
 #define WINDOW_SAMPLES 4096
 
 /* Samples that are asked for their length to estimate the size of one; the estimate when the source
- * cannot tell. */
+ * does not know. */
 #define ASKED_SAMPLES 64
 #define GUESSED_BYTES (16u << 10)
 
@@ -228,7 +228,7 @@ static void settle_piece(struct leat_loader *l)
     double piece = fair < least ? least : fair > most ? most : fair;
     l->piece = piece < 1 ? 1 : piece > PIECE_MOST_SAMPLES ? PIECE_MOST_SAMPLES : (int64_t)piece;
     if (l->piece > 16)
-        l->piece -= l->piece % 16; /* so that two threads seldom share a cache line */
+        l->piece -= l->piece % 16; /* so that two threads rarely share a cache line */
 }
 
 /* More batches ahead than AHEAD_BURSTS do not help. */

@@ -29,7 +29,7 @@
 #define THREADS_WAITING   64 /* limit on threads that only wait */
 
 #define WINDOW_BATCHES    8
-#define WINDOW_DOUBLES    4 /* windows without a wish after which they become twice as long */
+#define WINDOW_DOUBLES    4 /* windows without a change after which they become twice as long */
 #define WINDOW_MOST       6 /* doublings */
 #define WINDOW_LEAST_NS   (20 * NS_PER_MS)
 
@@ -166,7 +166,7 @@ int pace_decide(struct pace *p, const struct pace_sample *s)
         want = PACE_WANT_NOTHING;
     p->asked = want == p->want ? p->asked + 1 : 1;
     p->want = want;
-    /* Short windows while there is a wish. */
+    /* Short windows while something has to change. */
     p->steady = want == PACE_WANT_NOTHING ? p->steady + 1 : 0;
     if (p->asked >= enough[want])
         return try_out(p, want, step_ns, wait * step_ns);

@@ -66,7 +66,7 @@ struct pace {
     uint64_t changes;
     /* State of pace_decide(). */
     enum pace_want want;   /* of the last window */
-    int asked;             /* windows in a row with the same wish */
+    int asked;             /* windows in a row with the same result */
     enum pace_want trial;  /* the last change, while it is judged */
     int settling;          /* one more window passes before it is judged */
     double before_wait_ns; /* per batch, before the change */
@@ -74,7 +74,7 @@ struct pace {
     int before_ahead;
     int pause[PACE_WANTS]; /* windows until it may be tried again */
     int retry_windows[PACE_WANTS];
-    int steady; /* windows without a wish */
+    int steady; /* windows in which nothing had to change */
 
     /* The current window; used by the engine only. */
     int64_t left;             /* batches until it ends */

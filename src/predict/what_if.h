@@ -32,7 +32,7 @@ double what_if_step_ms(const struct what_if *w);
 
 /* The fewest workers from 1 to `most` whose step is within 2 % of the best of them. A device
  * that works for `device_ms` per step cannot be faster than that (0: not known). Beyond 16, some
- * numbers are skipped: nobody could tell 100 workers from 101. */
+ * numbers are skipped: 100 and 101 workers do not differ measurably. */
 int what_if_workers(const struct what_if *w, int most, double device_ms);
 
 /* Mean of the making times. */

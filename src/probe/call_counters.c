@@ -12,9 +12,9 @@ enum { SLOTS = 64 };
 __thread struct call_thread call_thread;
 bool call_ticks_steady;
 
-static struct call_slot slots[SLOTS + 1]; /* the last is shared */
-static _Atomic uint32_t slots_used;       /* those below it have been taken at some time */
-static void (*_Atomic met)(void);         /* NULL: nobody waits for the first call */
+static struct call_slot slots[SLOTS + 1];   /* the last is shared */
+static _Atomic uint32_t slots_used;         /* those below it have been taken at some time */
+static void (*_Atomic on_first_call)(void); /* NULL: no callback */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 static pthread_key_t key; /* its destructor gives the slot of a thread back */
 static uint64_t first_ns, first_ticks;
@@ -46,19 +46,19 @@ static void begin(void)
         key = (pthread_key_t)-1;
 }
 
-void call_counters_on_first_call(void (*tell)(void))
+void call_counters_on_first_call(void (*callback)(void))
 {
-    atomic_store(&met, tell);
+    atomic_store(&on_first_call, callback);
     if (atomic_load(&slots_used))
-        tell();
+        callback();
 }
 
-/* After `slots_used` was raised: whoever comes to meet it now sees that. */
+/* Called after `slots_used` was raised: a callback that is set from now on is called at once. */
 static void report_first_call(void)
 {
-    void (*tell)(void) = atomic_load(&met);
-    if (tell)
-        tell();
+    void (*callback)(void) = atomic_load(&on_first_call);
+    if (callback)
+        callback();
 }
 
 /* A slot that is given back is one that a destructor has run for; without a key none is. */

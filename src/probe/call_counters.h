@@ -119,7 +119,7 @@ uint64_t call_nanoseconds(uint64_t ticks);
 /* Sums of all threads so far. False when no call was made at all. */
 bool call_counters_read(struct leat_cuda_total ret_totals[LEAT_CUDA_CLASSES_COUNT]);
 void call_counters_on_first_call(
-    void (*met)(void));         /* see LEAT_PROBE_ON_FIRST_CALL in probe_abi.h */
+    void (*callback)(void));    /* see LEAT_PROBE_ON_FIRST_CALL in probe_abi.h */
 void call_counters_reset(void); /* in a forked child: all counts are 0 */
 
 #endif

@@ -1,8 +1,9 @@
 /* gpu_clock.c: see gpu_clock.h.
  *
- * Events are in a ring. A stretch is the time between two neighbours; its data are in the entry of
- * the later one. The oldest events are read when a step begins or ends, as far as the device has
- * come: the driver's function for the time between two events also says whether both have passed.
+ * Events are in a ring. A stretch is the time between two adjacent events; its data are in the
+ * entry of the later one. The oldest events are read when a step begins or ends, as far as the
+ * device has come: the driver's function for the time between two events also returns whether both
+ * have passed.
  *
  *     read ─►  E0 ──work── E1 ──quiet── E2 ──work── E3 ...  ◄─ put
  *

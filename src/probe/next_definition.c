@@ -95,7 +95,7 @@ static void *in_library(const char *path, const char *name)
     return found;
 }
 
-static void *find_anew(const char *name, const void *caller)
+static void *find_next(const char *name, const void *caller)
 {
     static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12",
                                             "libcudart.so.11.0", "libcuda.so.1"};
@@ -119,7 +119,7 @@ void *next_definition(enum probe_call call, const void *caller)
     void *found = atomic_load(&object->next[call]);
     if (found)
         return found;
-    found = find_anew(names[call], caller);
+    found = find_next(names[call], caller);
     if (found)
         atomic_store(&object->next[call], found);
     else

@@ -150,10 +150,10 @@ int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     return classes == LEAT_CUDA_CLASSES_COUNT && call_counters_read(ret_totals);
 }
 
-void leat_probe_on_first_call(void (*met)(void)) __attribute__((visibility("default")));
-void leat_probe_on_first_call(void (*met)(void))
+void leat_probe_on_first_call(void (*callback)(void)) __attribute__((visibility("default")));
+void leat_probe_on_first_call(void (*callback)(void))
 {
-    call_counters_on_first_call(met);
+    call_counters_on_first_call(callback);
 }
 
 void leat_probe_watch(leat_probe_seen_fn seen) __attribute__((visibility("default")));

@@ -8,7 +8,7 @@
  *
  *     parts:   one histogram a loader and part, for what comes too often to be a record
  *     lines:   one entry a line of code that the sampler has found at work
- *     engines: one a loader, for those that leat's own threads serve: what their stages took
+ *     engines: one per loader that leat's own threads serve: what their stages took
  *     cuda:    calls of CUDA, as they stood at three moments; after it the clock of the device
  *     cuda_lines: one entry a line of code that copies or waits (behind cuda)
  *
@@ -48,8 +48,8 @@ enum {
     REC_LOADERS = 64,
     REC_LOADER_BYTES = 320,
     REC_RINGS = LEAT_REC_THREADS,
-    /* 32768 x 32 bytes = 1 MiB a thread. leat drains every 100 ms, so a thread may write 320 000
-     * records a second before any is lost; the fastest loop seen writes some 100 000. */
+    /* 32768 x 32 bytes = 1 MiB per thread. leat drains every 100 ms, so a thread may write 320 000
+       records per second before any is lost; the fastest known loop writes about 100 000. */
     REC_RING_RECORDS = 32768,
     REC_PART_LOADERS = 16,  /* the last is shared by the 16th loader and all later ones */
     REC_READY_COUNTS = 256, /* the last also counts requests that found more */
@@ -86,7 +86,7 @@ struct rec_engine {
 #undef X
     _Atomic uint64_t memory_bytes;
     _Atomic int32_t threads, cores, ahead;
-    _Atomic uint32_t told; /* the texts are set, once */
+    _Atomic uint32_t texts_set; /* the texts are set, once */
     char source[REC_SOURCE_BYTES];
     char order[REC_ORDER_BYTES];
 };

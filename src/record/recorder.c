@@ -481,10 +481,10 @@ void leat_recorder_engine(uint32_t loader, const struct leat_engine_info *info)
     atomic_store(&e->ahead, info->ahead);
     atomic_store(&e->memory_bytes, info->memory_bytes);
     pthread_mutex_lock(&open_lock);
-    if (!atomic_load(&e->told)) {
+    if (!atomic_load(&e->texts_set)) {
         cut_text(e->source, sizeof e->source, info->source, 0);
         cut_text(e->order, sizeof e->order, info->order, 0);
-        atomic_store(&e->told, 1);
+        atomic_store(&e->texts_set, 1);
         uint32_t end = (uint32_t)(e - a->engines) + 1;
         if (atomic_load(&a->header.engines_used) < end)
             atomic_store(&a->header.engines_used, end);

@@ -162,7 +162,7 @@ int ring_reader_engine(const struct ring_reader *reader, uint32_t id,
     if (id >= at_most(atomic_load(&reader->area->header.engines_used), REC_LOADERS))
         return 0;
     const struct rec_engine *e = &reader->area->engines[id];
-    if (atomic_load(&e->told) != 1)
+    if (atomic_load(&e->texts_set) != 1)
         return 0;
     *ret_engine = (struct ring_engine){.threads = atomic_load(&e->threads),
                                        .cores = atomic_load(&e->cores),

@@ -1,6 +1,6 @@
-/* ring_reader.h: leat's side of the shared memory. The recording process may be dead, broken or
- * hostile: everything is copied and checked, and a memfd that is too small, of another version or
- * of another kind is refused with an error text. */
+/* ring_reader.h: leat's side of the shared memory. The recording process may have ended, be broken
+ * or hostile: everything is copied and checked, and a memfd that is too small, of another version
+ * or of another kind is refused with an error text. */
 #ifndef LEAT_RECORD_RING_READER_H
 #define LEAT_RECORD_RING_READER_H
 
@@ -45,9 +45,8 @@ int ring_reader_part(const struct ring_reader *reader, uint32_t loader, uint32_t
 int ring_reader_ready(const struct ring_reader *reader, uint32_t loader,
                       uint64_t ret_requests[REC_READY_COUNTS]);
 
-/* A line of code with the time it stands for. `below` is the id of an earlier line, or -1, so
- * whoever goes through them in order has seen it. False when the index is out of the used range, or
- * the line belongs to no part. */
+/* A line of code and its sampled time. `below` is the id of an earlier line, or -1. False when the
+ * index is out of the used range, or the line belongs to no part. */
 struct ring_line {
     uint64_t ns, read_ns, decode_ns, blocked_ns, samples;
     int32_t line, below;

@@ -40,8 +40,8 @@ int store_writer_open(const char *path, struct store_writer **ret_writer, struct
 /* steps.id, or -1 (which store_add_step refuses) for a rank or a step that does not fit. */
 int64_t store_step_id(int64_t rank, int64_t step);
 
-/* Commits what was added, about once a second. A negative code: what was added since the last flush
- * is lost, and counted. */
+/* Commits what was added, about once per second. A negative code: what was added since the last
+ * flush is lost, and counted. */
 int store_flush(struct store_writer *w);
 
 int store_set_meta(struct store_writer *w, const char *key, const char *value);

@@ -68,7 +68,7 @@ struct store_writer {
     int64_t rows; /* added in it */
     int64_t lost_rows, lost_before_commit; /* over the run; of them, not yet in `lost` */
     int64_t refused; /* rows that broke a constraint: a mistake of the caller */
-    char why[160];   /* what SQLite said at the last failure */
+    char why[160];   /* SQLite's message of the last failure */
 
     sqlite3_stmt *add[STORE_TABLES];
     sqlite3_stmt *sql[SQL_COUNT];

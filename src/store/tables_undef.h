@@ -1,4 +1,5 @@
-/* tables_undef.h: ends one use of tables.def; the next defines these macros anew. No include guard.
+/* tables_undef.h: ends one use of tables.def; the next use defines these macros again. No include
+ * guard.
  */
 #undef TABLE
 #undef INTEGER

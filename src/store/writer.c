@@ -1,14 +1,14 @@
-/* writer.c: rows into transactions. See store_internal.h for the way of a row.
+/* writer.c: rows into transactions. store_internal.h shows how a row gets into the database.
  *
  * Settings. The journal is a rollback journal, because WAL needs shared memory, which network file
  * systems do not have; it is truncated rather than deleted, which saves a directory operation per
- * second. Locking is exclusive: nobody else writes.
+ * second. Locking is exclusive: no other process writes.
  *
- * `synchronous` is off. It guards against a loss of power, after which nobody reads the profile of
- * that run; rows that were committed survive a leat that is killed, since the kernel has them. With
- * it, an fsync beside a training that writes its checkpoint can take many seconds, in which rings
- * overflow. The file is synced once, at the end, where a network file system reports the errors
- * that it kept to itself.
+ * `synchronous` is off. It guards against a loss of power, after which the profile of that run is
+ * of no use; rows that were committed survive a leat that is killed, since the kernel has them.
+ * With it, an fsync beside a training that writes its checkpoint can take many seconds, in which
+ * rings overflow. The file is synced once, at the end, where a network file system reports its
+ * delayed errors.
  */
 #include "store/store_internal.h"
 

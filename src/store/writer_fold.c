@@ -7,14 +7,14 @@
  * Each flush folds about as many of the oldest steps as came in, taking them from the rank that
  * has most rows, in batches: the work a flush is small, and the newest rows are always there. An
  * interval is `fold_steps` step numbers long, on a multiple of it. When there are too many
- * intervals, their length doubles and neighbours are merged, so the resolution is even over the
+ * intervals, their length doubles and adjacent ones are merged, so the resolution is even over the
  * run and the count is bounded however long it lasts.
  *
  * Left whole is a step that is marked (the start of an epoch, a checkpoint, a compilation, after an
  * evaluation, an exception), and one that took more than twice the median of its batch and is among
  * its slowest 1 %. Intermittent stalls are judged on the slowest 1 %, which must be five times the
  * mean to matter, and the report names those steps: none of them may be folded. Below twice the
- * median the histogram says enough. When even those become too many, the shorter half of them goes
+ * median the histogram is enough. When even those become too many, the shorter half of them goes
  * into the intervals they lie in.
  *
  * Nothing disappears: the rows of `steps` and the n of `step_folds` add up to all steps, and the
@@ -84,7 +84,7 @@ int fold_note_step(struct store_writer *w, int32_t rank, int64_t step)
 
 /* ---- writing intervals and histograms ---------------------------------------------------- */
 
-/* The sums of a fold: wall, phases, samples, micro_steps, records. They are neighbours in a row of
+/* The sums of a fold: wall, phases, samples, micro_steps, records. They are adjacent columns of
  * steps and in one of step_folds. */
 enum { SUMS = PHASES + 4 };
 #define SUMS_OF(type, row) ((char *)(row) + offsetof(struct type, wall_ns))

@@ -111,8 +111,8 @@ int tune_config_same(const struct tune_config *a, const struct tune_config *b);
 /* The row of these settings; NULL when there is none. */
 struct tune_row *tune_find(struct tune_result *result, const struct tune_config *config);
 
-/* Samples/s over an epoch of the user's length, including the start of the epoch. `persistent` says
- * whether workers are kept. 0 for a row without a rate. */
+/* Samples/s over an epoch of the user's length, including the start of the epoch. `persistent`
+ * tells whether workers are kept. 0 for a row without a rate. */
 double tune_score(const struct tune_facts *facts, const struct tune_row *row, int persistent);
 /* The row to recommend, or -1 when no row has a rate: the simplest (fewest workers first) whose
  * score equals the best within TUNE_SAME, or within the best row's spread if that is wider, up to

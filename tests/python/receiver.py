@@ -159,10 +159,10 @@ class Process:
         """{loader: its Engine} of the loaders whose batches are made in C."""
         found = {}
         for i in range(self._unpack("I", ENGINES_USED)[0]):
-            *numbers, told, source, order = self._unpack(
+            *numbers, texts_set, source, order = self._unpack(
                 "11QiiiI96s16s", ENGINES + ENGINE_BYTES * i
             )
-            if told:
+            if texts_set:
                 found[i] = Engine(*numbers, _string(source), _string(order))
         return found
 

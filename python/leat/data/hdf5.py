@@ -42,7 +42,7 @@ class Hdf5(Values):
     cache_bytes    limit on unpacked chunks; None: an eighth of the memory, 1 GiB at most
 
     Chunks packed with gzip, lzf, shuffle or fletcher32 are unpacked whole and kept a while, so read
-    them with order="window" (or in their order): each is then unpacked once an epoch.
+    them with order="window" (or in their order): each is then unpacked once per epoch.
     """
 
     def __init__(self, path, *datasets, cache_bytes=None, **named):

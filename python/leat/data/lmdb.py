@@ -10,7 +10,7 @@ NO_SAMPLES = (b"__len__", b"__keys__", b"length", b"num-samples", b"num_samples"
 
 
 class Lmdb(Values):
-    """The values of an LMDB file, one a sample, in LMDB's order of keys.
+    """The values of an LMDB file, one per sample, in LMDB's order of keys.
 
     Lmdb("train.lmdb", value=("float32", (3, 32, 32)))    a sample is a tensor
     path    the folder with data.mdb, or the file itself

@@ -67,7 +67,7 @@ def _uuid(torch, device):
 
 
 class Memory:
-    """Records the figures of the allocator of the current device, a few times a second."""
+    """Records the figures of the allocator of the current device, a few times per second."""
 
     def __init__(self, torch):
         self.torch = torch

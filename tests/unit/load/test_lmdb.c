@@ -290,7 +290,7 @@ static void test_writer(void **state)
     copy_done(&c);
 }
 
-/* By a loader with threads: every sample once an epoch, with its own bytes. */
+/* By a loader with threads: every sample once per epoch, with its own bytes. */
 static void test_threads(void **state)
 {
     struct leat_source *source =

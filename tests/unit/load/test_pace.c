@@ -248,7 +248,7 @@ static struct leat_source *sleeping_source(int64_t count)
     return source;
 }
 
-/* `batches` of them, each followed by a rest; every sample comes once an epoch meanwhile. */
+/* `batches` of them, each followed by a rest; every sample comes once per epoch meanwhile. */
 static void take(struct leat_loader *l, int batches, uint64_t rest_ns)
 {
     struct leat_batch *batch;

@@ -120,7 +120,7 @@ static void test_window(void **state)
     leat_source_unref(source);
 }
 
-/* With the smallest cache the order "window" unpacks each of the 10 chunks once an epoch or less
+/* With the smallest cache the order "window" unpacks each of the 10 chunks once per epoch or less
  * (one may stay until the next), "full" more often; with the usual one they are unpacked once for
  * all epochs. */
 static void test_each_chunk_once_an_epoch(void **state)

@@ -114,7 +114,7 @@ static void slow_settings_end_early(void **state)
     struct rate rate;
     struct rate_estimate e;
     rate_init(&rate, 0);
-    add_rounds(&rate, 1, 23, 0, 0.01); /* 100 a second, for 0.21 s */
+    add_rounds(&rate, 1, 23, 0, 0.01); /* 100 per second, for 0.21 s */
     rate_estimate(&rate, &e);
     assert_int_equal(rate_judge(&e, 200, 1.5), RATE_TOO_SLOW);
     assert_int_equal(rate_judge(&e, 110, 1.5), RATE_GO_ON);

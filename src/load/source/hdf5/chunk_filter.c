@@ -186,9 +186,9 @@ static int check_sum(struct passage *p)
         return -LEAT_E_CORRUPT;
     }
     p->bytes -= CHECKSUM_BYTES;
-    const uint8_t *said = p->at + p->bytes;
+    const uint8_t *tail = p->at + p->bytes;
     uint32_t stored =
-        (uint32_t)said[3] << 24 | (uint32_t)said[2] << 16 | (uint32_t)said[1] << 8 | said[0];
+        (uint32_t)tail[3] << 24 | (uint32_t)tail[2] << 16 | (uint32_t)tail[1] << 8 | tail[0];
     uint32_t sum = fletcher32(p->at, p->bytes);
     /* HDF5 1.6.2 and older wrote the bytes of each half in the other order on most machines;
      * libhdf5 accepts both. */

@@ -1,4 +1,4 @@
-/* lmdb.c: the values of an LMDB file, one a sample, in the order of LMDB's keys.
+/* lmdb.c: the values of an LMDB file, one per sample, in the order of LMDB's keys.
  *
  * liblmdb finds a value by its key, a loader by its number. So a cursor goes once over all entries
  * when the file is opened, and their addresses in the mapping are kept: 24 bytes per sample. After

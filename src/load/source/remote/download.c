@@ -162,7 +162,7 @@ static size_t take(char *bytes, size_t size, size_t count, void *owner)
     return t->failed < 0 ? 0 : size * count;
 }
 
-/* libcurl calls this at least once a second; not 0: it stops the transfer. Its own limit on slow
+/* libcurl calls this at least once per second; not 0: it stops the transfer. Its own limit on slow
  * transfers is a mean over some seconds; this one looks at time without any byte. */
 static int give_up(void *owner, curl_off_t down_total, curl_off_t down, curl_off_t up_total,
                    curl_off_t up)

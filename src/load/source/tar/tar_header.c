@@ -17,7 +17,7 @@ enum {
     PREFIX_BYTES = 155
 };
 
-/* What extended headers said about the next member; name NULL: nothing. */
+/* What extended headers declare for the next member; name NULL: nothing. */
 struct given {
     const char *name;
     size_t name_bytes;
@@ -75,8 +75,8 @@ static int checksum_holds(const uint8_t *block)
         sum += (uint32_t)' ' - block[i];
         as_signed += ' ' - (int8_t)block[i];
     }
-    int64_t said = parse_octal(block + CHECKSUM_AT, CHECKSUM_BYTES);
-    return said == (int64_t)sum || said == as_signed;
+    int64_t declared = parse_octal(block + CHECKSUM_AT, CHECKSUM_BYTES);
+    return declared == (int64_t)sum || declared == as_signed;
 }
 
 /* Owner, time and so on are not needed; but one that is not a number shows that this is no header,

@@ -8,8 +8,8 @@
  *
  * The order of the documents is a keyed permutation, so only the start of each in the joined
  * sequence is kept: 8 bytes per document. A row is found by bisection and copied from the spans of
- * the inner source. Those should lie in memory or in a mapping: a source that makes a document anew
- * does so for every row that has a part of it.
+ * the inner source. Those should lie in memory or in a mapping: a source that makes a document
+ * again does so for every row that has a part of it.
  */
 #include "load/permutation.h"
 #include "load/source.h"
