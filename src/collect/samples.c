@@ -250,13 +250,18 @@ static void sample_gpu(struct collector *c, int index, uint64_t now)
     c->rows++;
 }
 
+/* With the first sample, not before the training starts: it can take seconds. */
+static void open_nvml(struct collector *c)
+{
+    if (c->nvml_tried)
+        return;
+    c->nvml_tried = true;
+    if (nvml_open(&c->nvml, NULL) < 0)
+        c->nvml = NULL;
+}
+
 static void sample_gpus(struct collector *c, uint64_t now)
 {
-    if (!c->nvml_tried) { /* not at the start: it can take a while */
-        c->nvml_tried = true;
-        if (nvml_open(&c->nvml, NULL) < 0)
-            c->nvml = NULL;
-    }
     if (!c->nvml)
         return;
     if (now >= c->next_gpu_search_ns) {
@@ -274,16 +279,20 @@ void samples_run(struct collector *c, uint64_t now)
 {
     if (now < c->next_sample_ns)
         return;
-    uint64_t begin = clock_cpu_ns(), tree_ns;
-    tree_update(c, now);
-    tree_ns = clock_cpu_ns() - begin; /* has a rate of its own */
+    uint64_t begin = clock_cpu_ns();
+    tree_update(c, now); /* has a rate of its own */
+    uint64_t tree_ns = clock_cpu_ns() - begin;
     tree_track_recording(c, now);
     for (size_t i = 0; i < c->tree_count; i++)
         if (!c->tree[i].ended_ns)
             sample_process(c, &c->tree[i], now);
     sample_system(c, now);
+    uint64_t cost = clock_cpu_ns() - begin - tree_ns;
+    open_nvml(c); /* happens once: not charged to the sample */
+    begin = clock_cpu_ns();
     sample_gpus(c, now);
-    c->next_sample_ns = now + period_ns(c, now, clock_cpu_ns() - begin - tree_ns);
+    cost += clock_cpu_ns() - begin;
+    c->next_sample_ns = now + period_ns(c, now, cost);
 }
 
 void samples_finish(struct collector *c)

@@ -2,6 +2,8 @@
  * they did. Counts are primes, so that nothing is right by chance. */
 #include "collector_world.h"
 
+#include <dlfcn.h>
+
 /* ---- what the processes do ------------------------------------------------------------------ */
 
 static uint64_t clock_of_child;
@@ -469,6 +471,31 @@ static void test_samples(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps"), 0);
 }
 
+/* Charged to the budget for sampling, the 100 ms would stop sampling for 25 s. */
+static void test_opening_nvml_does_not_delay_samples(void **state)
+{
+    const char *build = getenv("LEAT_BUILD");
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/unit/observe/fake_nvml.so", build ? build : ".");
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* found by nvml_open() from now on */
+    assert_non_null(library);
+    setenv("FAKE_NVML", "slow", 1);
+    char pid[16];
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    setenv("FAKE_NVML_PID", pid, 1);
+    begin(getpid());
+    for (int i = 0; i < 20; i++) {
+        collector_sample(w.collector);
+        pause_ms(150);
+    }
+    open_reader();
+    assert_true(ask("SELECT count(DISTINCT t_ns) FROM gpu_samples") >= 2);
+    close_reader();
+    unsetenv("FAKE_NVML");
+    unsetenv("FAKE_NVML_PID");
+    dlclose(library);
+}
+
 static void pause_for_good(void)
 {
     for (;;)
@@ -589,6 +616,7 @@ int main(void)
         TEST(test_isolated_python),
         TEST(test_compile_worker),
         TEST(test_samples),
+        TEST(test_opening_nvml_does_not_delay_samples),
         TEST(test_hello_is_sampled_without_a_search),
         TEST(test_a_child_is_found),
         TEST(test_a_child_is_found_where_no_pid_is_told),

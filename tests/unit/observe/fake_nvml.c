@@ -5,11 +5,13 @@
  * Device 0 is busy and throttled; device 1 supports next to nothing and runs FAKE_NVML_PID, which
  * may be `children`: those of the process that asks, as a training is leat's. With FAKE_NVML=mig
  * device 0 is split in two instances; with FAKE_NVML=unloaded the driver is not there; with
- * FAKE_NVML=empty it has no device. Built with FAKE_OLD it has only the oldest entry points.
+ * FAKE_NVML=empty it has no device; with FAKE_NVML=slow it takes 100 ms of CPU time to start. Built
+ * with FAKE_OLD it has only the oldest entry points.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default"))) int
@@ -30,6 +32,9 @@ static long number(void *device)
 
 static int start(void)
 {
+    clock_t begin = clock();
+    while (is("slow") && clock() - begin < CLOCKS_PER_SEC / 10)
+        ;
     return is("unloaded") ? UNLOADED : OK;
 }
 
