@@ -12,7 +12,13 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from leat import _engine
-from leat.data.structured import SourceDataset, Structured, as_tensor, structure_of
+from leat.data.structured import (
+    SourceDataset,
+    Structured,
+    as_tensor,
+    overridden,
+    structure_of,
+)
 from leat.loader.engine_spec import DTYPES, EngineSpec, single_field, why_not_plain
 
 
@@ -254,6 +260,12 @@ def _check_packable(dataset):
     if not isinstance(dataset, (Ragged, Documents)):
         raise TypeError(
             f"only Ragged and Documents can be packed, not {type(dataset).__qualname__}"
+        )
+    own = overridden(dataset, Ragged if isinstance(dataset, Ragged) else Documents)
+    if own:
+        raise TypeError(
+            f"{type(dataset).__qualname__} has its own {' and '.join(own)}, which Packed would not "
+            "call: pack the dataset without it"
         )
     if isinstance(dataset, Ragged):
         values, _ = dataset.fields[0]

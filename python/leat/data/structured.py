@@ -33,17 +33,34 @@ def structure_of(arrays, named):
     return tuple(arrays)
 
 
+OVERRIDABLE = ("__getitem__", "__getitems__", "__len__")
+
+
+def overridden(dataset, base):
+    """The names in OVERRIDABLE that the dataset's class replaces. Only Python can run them."""
+    return [
+        name
+        for name in OVERRIDABLE
+        if getattr(type(dataset), name, None) is not getattr(base, name, None)
+    ]
+
+
 class SourceDataset(Dataset):
     """A subclass has _open(), which sets _source, and _samples(), which makes samples of what
-    Source.read() returns. The source is opened again where the dataset is unpickled."""
+    Source.read() returns. The source is opened again where the dataset is unpickled.
+
+    torch's DataLoader calls __getitems__. It reads many samples at once, but calls __getitem__ for
+    each if the user's class has its own."""
 
     def __len__(self):
         return self._source.count
 
     def __getitem__(self, index):
-        return self.__getitems__([check_index(index, len(self))])[0]
+        return self._samples(self._source.read([check_index(index, len(self))]))[0]
 
     def __getitems__(self, indices):
+        if type(self).__getitem__ is not SourceDataset.__getitem__:
+            return [self[index] for index in indices]
         return self._samples(self._source.read(indices)) if len(indices) else []
 
     def __getstate__(self):

@@ -17,6 +17,7 @@ from torch.utils.data._utils import collate
 from torch.utils.data.distributed import DistributedSampler
 
 from leat import _engine, data
+from leat.data.structured import overridden
 from leat.loader import collate as leat_collate
 from leat.loader.bucket_sampler import BucketSampler
 from leat.loader.engine_spec import NAMES, EngineSpec, single_field, spec_of_tensors
@@ -146,19 +147,29 @@ def _spec_of(dataset):
         return spec_of_tensors([dataset], single_field, "tensor")
     if kind in (numpy.ndarray, numpy.memmap):
         return _spec_of_array(dataset)
-    if kind in data.CLASSES:  # not a subclass, which may have code of the user's
+    if kind in data.CLASSES:
         return dataset.engine_spec()
+    if isinstance(dataset, data.CLASSES):
+        return _reason_of_subclass(dataset)
     if isinstance(dataset, torch.utils.data.IterableDataset):
         return f"{kind.__qualname__} is an iterable dataset: Python code"
     return f"{kind.__qualname__} is a dataset with Python code of its own"
 
 
 def _spec_of_tensor_dataset(dataset):
-    kind = type(dataset)
-    for name in ("__getitem__", "__len__", "__getitems__"):
-        if getattr(kind, name, None) is not getattr(TensorDataset, name, None):
-            return f"{kind.__qualname__} is a TensorDataset with its own {name}"
+    own = overridden(dataset, TensorDataset)
+    if own:
+        name = type(dataset).__qualname__
+        return f"{name} is a TensorDataset with its own {' and '.join(own)}"
     return spec_of_tensors(dataset.tensors, list, "TensorDataset")
+
+
+def _reason_of_subclass(dataset):
+    """A subclass of a class of leat.data may have any code of the user's."""
+    base = next(kind for kind in type(dataset).__mro__ if kind in data.CLASSES)
+    own = overridden(dataset, base)
+    code = f"its own {' and '.join(own)}" if own else "Python code of its own"
+    return f"{type(dataset).__qualname__} is a leat.data.{base.__name__} with {code}"
 
 
 def _spec_of_array(array):
