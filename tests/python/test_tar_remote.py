@@ -32,6 +32,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.folder = os.fspath(folder)
         self.asked = []
         self.headers = []
+        self.moved = {}  # path: the address it redirects to
         self.free = threading.Event()  # ends the wait of a slow answer
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
@@ -53,6 +54,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.asked.append(self.path)
         server.headers.append(self.headers)
         times = server.asked.count(self.path)
+        if path in server.moved:
+            self.send_response(302)
+            self.send_header("Location", server.moved[path])
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"moved")
+            return
         try:
             with open(server.folder + path, "rb") as file:
                 data = file.read()
@@ -100,6 +108,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def other_server(tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    server = Server(folder)
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -255,6 +272,76 @@ def test_s3_is_signed(server, monkeypatch):
     assert said.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
     assert headers["x-amz-security-token"] == "a-token"
     assert said.rpartition("Signature=")[2] == signature(headers, "/bucket/s.tar", "a+secret/key")
+
+
+SECRET_HEADERS = ("Authorization", "x-amz-security-token")
+
+
+def secrets_sent(server):
+    return [[name for name in SECRET_HEADERS if name in headers] for headers in server.headers]
+
+
+def test_a_redirect_to_another_host_carries_no_credentials(server, other_server, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+    write_tar(os.path.join(other_server.folder, "s.tar"), 5)
+    server.moved = {"/bucket/s.tar": other_server.url + "/s.tar"}
+    assert len(leat_data.Tar("s3://bucket/s.tar", endpoint_url=server.url)) == 5
+    assert secrets_sent(server) == [list(SECRET_HEADERS)]
+    assert secrets_sent(other_server) == [[]]
+    # There and back: the first host does not get them again either.
+    server.moved["/bucket/s.tar"] = other_server.url + "/back"
+    other_server.moved = {"/back": server.url + "/s-0.tar"}
+    server.headers.clear(), other_server.headers.clear()
+    assert len(leat_data.Tar("s3://bucket/s.tar", endpoint_url=server.url)) == 9
+    assert secrets_sent(server) == [list(SECRET_HEADERS), []]
+    assert secrets_sent(other_server) == [[]]
+    # A password of an address.
+    server.moved["/s.tar"] = other_server.url + "/s.tar"
+    server.headers.clear(), other_server.headers.clear()
+    assert len(leat_data.Tar(server.url.replace("//", "//user:secret@") + "/s.tar")) == 5
+    assert secrets_sent(server) == [["Authorization"]]
+    assert secrets_sent(other_server) == [[]]
+
+
+@pytest.mark.parametrize("absolute", (False, True))
+def test_a_redirect_within_a_host_keeps_the_credentials(server, monkeypatch, absolute):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "a-token")
+    start = server.url if absolute else ""
+    server.moved = {"/bucket/s.tar": start + "/s-0.tar", "/moved.tar": start + "/s-0.tar"}
+    assert len(leat_data.Tar("s3://bucket/s.tar", endpoint_url=server.url)) == 9
+    assert secrets_sent(server) == [list(SECRET_HEADERS)] * 2
+    path = "/s-0.tar"
+    signed = server.headers[1]["Authorization"].rpartition("Signature=")[2]
+    assert signed == signature(server.headers[1], path, "secret")
+    server.headers.clear()
+    assert len(leat_data.Tar(server.url.replace("//", "//user:secret@") + "/moved.tar")) == 9
+    assert secrets_sent(server) == [["Authorization"]] * 2
+
+
+def test_redirects_without_end(server):
+    server.moved = {"/a.tar": "/b.tar", "/b.tar": "/a.tar"}
+    with pytest.raises(OSError, match=r"a\.tar could not be downloaded: .*redirects"):
+        leat_data.Tar(server.url + "/a.tar")
+    assert len(server.asked) == 6
+
+
+def test_copies_from_two_endpoints_are_kept_apart(server, other_server, tmp_path, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    for one, samples in ((server, 5), (other_server, 7)):
+        os.makedirs(os.path.join(one.folder, "bucket"))
+        write_tar(os.path.join(one.folder, "bucket", "s.tar"), samples)
+    cache = tmp_path / "cache"
+    for _ in range(2):
+        for one, samples in ((server, 5), (other_server, 7)):
+            tar = leat_data.Tar("s3://bucket/s.tar", endpoint_url=one.url, cache_dir=cache)
+            assert len(tar) == samples
+    assert len(server.asked) == len(other_server.asked) == 1
+    again = leat_data.Tar("s3://bucket/s.tar", endpoint_url=server.url + "/", cache_dir=cache)
+    assert len(again) == 5 and len(server.asked) == 1
 
 
 def signature(headers, path, secret):

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_REDIRECTS = 5 };
+
 #define CURL_FUNCTIONS(X)                                                                          \
     X(global_init)                                                                                 \
     X(easy_init)                                                                                   \
@@ -141,9 +143,10 @@ int download_url(const struct download *download, struct str *url, struct leat_e
 
 struct transfer {
     const struct download *download;
+    const char *url;
     CURL *handle;
     struct curl_slist *headers;
-    struct str url, signing, user;
+    struct str signing, user;
     struct leat_err *err;
     int failed; /* of put() */
     int timed_out;
@@ -152,10 +155,24 @@ struct transfer {
     char text[CURL_ERROR_SIZE];
 };
 
+static long status_of(const struct transfer *t)
+{
+    long status = 0;
+    curl.easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
+
+static int is_redirect(const struct transfer *t)
+{
+    return status_of(t) / 100 == 3;
+}
+
 static size_t take(char *bytes, size_t size, size_t count, void *owner)
 {
     struct transfer *t = owner;
     curl_off_t length = -1;
+    if (is_redirect(t))
+        return size * count; /* its body is no part of the shard */
     curl.easy_getinfo(t->handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     t->failed =
         t->download->put(t->download->owner, (const uint8_t *)bytes, size * count, length, t->err);
@@ -210,26 +227,19 @@ static int sign(struct transfer *t, struct leat_err *err)
     return 0;
 }
 
-static int prepare(struct transfer *t, struct leat_err *err)
+static int prepare(struct transfer *t, int signs, struct leat_err *err)
 {
     const struct download *download = t->download;
-    int is_s3 = has_scheme(download->address, "s3://"),
-        failed = download_url(download, &t->url, err);
-    if (failed < 0)
-        return failed;
-    if (t->url.failed || !(t->handle = curl.easy_init()))
+    if (!(t->handle = curl.easy_init()))
         return err_set(err, -ENOMEM, "No memory to download %s.", download->label);
-    curl.easy_setopt(t->handle, CURLOPT_URL, t->url.text);
+    curl.easy_setopt(t->handle, CURLOPT_URL, t->url);
     curl.easy_setopt(t->handle, CURLOPT_ERRORBUFFER, t->text);
     curl.easy_setopt(t->handle, CURLOPT_USERAGENT, "leat/" LEAT_VERSION);
     curl.easy_setopt(t->handle, CURLOPT_FAILONERROR, 1L);
     curl.easy_setopt(t->handle, CURLOPT_NOSIGNAL, 1L);
-    curl.easy_setopt(t->handle, CURLOPT_FOLLOWLOCATION, 1L);
-    curl.easy_setopt(t->handle, CURLOPT_MAXREDIRS, 5L);
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* their successors came with 7.85 */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* its successor came with 7.85 */
     curl.easy_setopt(t->handle, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    curl.easy_setopt(t->handle, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #pragma GCC diagnostic pop
     curl.easy_setopt(t->handle, CURLOPT_CONNECTTIMEOUT, (long)download->timeout_s);
     curl.easy_setopt(t->handle, CURLOPT_WRITEFUNCTION, take);
@@ -237,13 +247,12 @@ static int prepare(struct transfer *t, struct leat_err *err)
     curl.easy_setopt(t->handle, CURLOPT_XFERINFOFUNCTION, give_up);
     curl.easy_setopt(t->handle, CURLOPT_XFERINFODATA, t);
     curl.easy_setopt(t->handle, CURLOPT_NOPROGRESS, 0L);
-    return is_s3 ? sign(t, err) : 0;
+    return signs ? sign(t, err) : 0;
 }
 
 static int perform(struct transfer *t, int *ret_again, struct leat_err *err)
 {
     const char *label = t->download->label;
-    long status = 0;
     CURLcode result = curl.easy_perform(t->handle);
     if (t->failed < 0)
         return t->failed;
@@ -251,7 +260,7 @@ static int perform(struct transfer *t, int *ret_again, struct leat_err *err)
         return err_set(err, -ECANCELED, "The download of %s was cancelled.", label);
     if (!result)
         return 0;
-    curl.easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &status);
+    long status = status_of(t);
     if (result == CURLE_HTTP_RETURNED_ERROR) { /* other 4xx: do not retry */
         *ret_again = status >= 500 || status == 408 || status == 429;
         return err_set(err, status == 404 ? -ENOENT : -EIO, "%s: the server answered %ld%s.", label,
@@ -261,8 +270,7 @@ static int perform(struct transfer *t, int *ret_again, struct leat_err *err)
                                                         : "");
     }
     *ret_again = result != CURLE_UNSUPPORTED_PROTOCOL && result != CURLE_URL_MALFORMAT &&
-                 result != CURLE_TOO_MANY_REDIRECTS && result != CURLE_PEER_FAILED_VERIFICATION &&
-                 result != CURLE_SSL_CACERT_BADFILE;
+                 result != CURLE_PEER_FAILED_VERIFICATION && result != CURLE_SSL_CACERT_BADFILE;
     if (t->timed_out)
         return err_set(err, -ETIMEDOUT, "%s could not be downloaded: no byte in %d s.", label,
                        t->download->timeout_s);
@@ -270,9 +278,97 @@ static int perform(struct transfer *t, int *ret_again, struct leat_err *err)
                    *t->text ? t->text : curl.easy_strerror(result));
 }
 
+/* ---- Redirects ----
+ *
+ * They are followed here and not by libcurl, which sends headers that were added, such as
+ * x-amz-security-token, to every host. */
+
+struct url_parts {
+    size_t scheme; /* with "://" */
+    size_t user;   /* with "@"; mostly 0 */
+    size_t host;   /* with the port */
+};
+
+static struct url_parts split_url(const char *url)
+{
+    const char *rest = after_scheme(url);
+    if (!rest)
+        return (struct url_parts){0};
+    size_t authority = strcspn(rest, "/?#");
+    const char *at = memrchr(rest, '@', authority);
+    size_t user = at ? (size_t)(at + 1 - rest) : 0;
+    return (struct url_parts){(size_t)(rest - url), user, authority - user};
+}
+
+static int is_same_server(const char *a, const char *b)
+{
+    struct url_parts x = split_url(a), y = split_url(b);
+    return x.scheme && x.scheme == y.scheme && x.host == y.host &&
+           strncasecmp(a, b, x.scheme) == 0 &&
+           strncasecmp(a + x.scheme + x.user, b + y.scheme + y.user, x.host) == 0;
+}
+
+/* The next URL: with the user and password of the last one, if it goes to the same server, else
+ * without any. */
+static void set_next_url(struct str *url, const char *location, int same)
+{
+    struct url_parts old = split_url(url->text), new = split_url(location);
+    struct str next = {0};
+    str_add_bytes(&next, location, new.scheme);
+    if (same)
+        str_add_bytes(&next, url->text + old.scheme, old.user);
+    str_add(&next, location + new.scheme + new.user);
+    str_done(url);
+    *url = next;
+}
+
+/* One request. *ret_location: where it redirects to, else NULL; mem_free it. */
+static int request(const struct download *download, const char *url, int signs, char **ret_location,
+                   int *ret_again, struct leat_err *err)
+{
+    struct transfer t = {.download = download, .url = url, .err = err};
+    const char *location = NULL;
+    int failed = prepare(&t, signs, err);
+    if (!failed)
+        failed = perform(&t, ret_again, err);
+    if (!failed && is_redirect(&t)) {
+        curl.easy_getinfo(t.handle, CURLINFO_REDIRECT_URL, &location);
+        if (!location)
+            failed = err_set(err, -EIO, "%s: the server answered %ld without an address.",
+                             download->label, status_of(&t));
+        else if (!(*ret_location = mem_strdup(location)))
+            failed = err_set(err, -ENOMEM, "No memory to download %s.", download->label);
+    }
+    if (t.handle)
+        curl.easy_cleanup(t.handle);
+    curl.slist_free_all(t.headers);
+    str_done(&t.signing);
+    str_done(&t.user);
+    return failed;
+}
+
+static int follow(const struct download *download, struct str *url, int *ret_again,
+                  struct leat_err *err)
+{
+    int signs = has_scheme(download->address, "s3://"), same = 1;
+    for (int redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
+        char *location = NULL;
+        if (url->failed)
+            return err_set(err, -ENOMEM, "No memory to download %s.", download->label);
+        int failed = request(download, url->text, signs && same, &location, ret_again, err);
+        if (!location)
+            return failed;
+        same = same && is_same_server(url->text, location);
+        set_next_url(url, location, same);
+        mem_free(location);
+    }
+    return err_set(err, -EIO, "%s could not be downloaded: more than %d redirects.",
+                   download->label, MAX_REDIRECTS);
+}
+
 int download_run(const struct download *download, int *ret_again, struct leat_err *err)
 {
-    struct transfer t = {.download = download, .err = err};
+    struct str url = {0};
     *ret_again = 0;
     pthread_once(&once, open_library);
     if (!curl.found)
@@ -281,14 +377,9 @@ int download_run(const struct download *download, int *ret_again, struct leat_er
             "%s cannot be downloaded: libcurl.so.4 is not installed (Debian's package is "
             "libcurl4).",
             download->label);
-    int failed = prepare(&t, err);
+    int failed = download_url(download, &url, err);
     if (!failed)
-        failed = perform(&t, ret_again, err);
-    if (t.handle)
-        curl.easy_cleanup(t.handle);
-    curl.slist_free_all(t.headers);
-    str_done(&t.url);
-    str_done(&t.signing);
-    str_done(&t.user);
+        failed = follow(download, &url, ret_again, err);
+    str_done(&url);
     return failed;
 }

@@ -4,8 +4,10 @@
  *
  * Requests to s3 are signed when AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are set (and
  * AWS_SESSION_TOKEN, if set); without them a public bucket can be read. REGION is AWS_REGION,
- * AWS_DEFAULT_REGION or us-east-1. libcurl does the work. Redirects are followed, to http and https
- * only; proxies are those of the environment.
+ * AWS_DEFAULT_REGION or us-east-1. libcurl does the work; proxies are those of the environment.
+ *
+ * Redirects are followed, to http and https only. A redirect to another host, port or scheme gets
+ * no signature, no session token and no user and password, nor do those that follow it.
  *
  * Messages name an address without what may be secret in it: user, password and query.
  */

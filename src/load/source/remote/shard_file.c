@@ -225,6 +225,20 @@ static char *local_identity(const struct mapped_file *packed)
     return NULL;
 }
 
+/* The URL, not the address: an s3:// address means another object on another endpoint. */
+static int remote_identity(const char *address, const char *label, const char *endpoint,
+                           char **ret_identity, struct leat_err *err)
+{
+    struct str url = {0};
+    struct download download = {.address = address, .label = label, .endpoint = endpoint};
+    int failed = download_url(&download, &url, err);
+    if (!failed && !url.failed)
+        *ret_identity = url.text;
+    else
+        str_done(&url);
+    return failed;
+}
+
 static int is_same_file(int fd, const char *path)
 {
     struct stat one, other;
@@ -327,9 +341,11 @@ static int open_copy(struct shard_file *shard, const char *address, const char *
 {
     struct copy copy = {.fd = -1, .label = label, .folder = path_temporary(), .cache = cache};
     if (cache->folder) {
-        char *own = packed ? local_identity(packed) : NULL;
-        int failed = make_names(shard, label, packed ? own : address, cache, err);
-        mem_free(own);
+        char *identity = packed ? local_identity(packed) : NULL;
+        int failed = packed ? 0 : remote_identity(address, label, cache->endpoint, &identity, err);
+        if (!failed)
+            failed = make_names(shard, label, identity, cache, err);
+        mem_free(identity);
         copy.folder = cache->folder;
         if (!failed)
             failed = open_part(shard, cache, &copy.fd, err);

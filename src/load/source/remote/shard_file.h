@@ -9,7 +9,7 @@
  *     FOLDER/NAME-0123456789abcdef.tar         a whole copy
  *     FOLDER/NAME-0123456789abcdef.tar.part    one in progress, locked by the process that makes it
  *
- * The number is a hash of the address, or of the path, size and time of a local file. A copy gets
+ * The number is a hash of the URL, or of the path, size and time of a local file. A copy gets
  * its name by shard_file_keep(), after its headers were read to the end. So a process that is
  * killed leaves a .part, which the next one starts over; of several processes that need the same
  * copy one makes it and the others wait. A process that holds a lock never waits for another lock.
