@@ -1,8 +1,9 @@
-/* test_permutation.c: the computed order is an order, and none that a statistic tells from chance.
+/* test_permutation.c: the computed order has each index exactly once, and statistical tests do not
+ * distinguish it from a random order.
  *
- * The bars: a chi-square of k cells with fixed seeds is compared with k + 5 sqrt(2k), five standard
- * deviations above its mean; chance exceeds that once in some million. The figures are the same on
- * every machine. */
+ * A chi-square with k degrees of freedom has the mean k and the standard deviation sqrt(2k). It may
+ * differ from its mean by five standard deviations; for a random order that is less likely than one
+ * in 100 000. The keys are fixed, so the figures are the same on every machine. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,7 @@ static void check_bijection(uint64_t n, uint64_t key)
     free(seen);
 }
 
-static void is_a_bijection(void **state)
+static void every_index_comes_once(void **state)
 {
     for (uint64_t n = 0; n < 600; n++)
         check_bijection(n, n * 7 + 1);
@@ -41,8 +42,8 @@ static void is_a_bijection(void **state)
             check_bijection(sizes[i], key);
 }
 
-/* Bulk and single positions agree from any start, for any count. */
-static void bulk_equals_single(void **state)
+/* From any start, for any count. */
+static void fill_equals_single_positions(void **state)
 {
     static const uint64_t sizes[] = {
         1, 7, 300, 70000, 7000000, UINT64_C(1) << 40, UINT64_C(1) << 62};
@@ -69,15 +70,16 @@ static double chi_square(const int *cells, size_t count, double expected)
     return sum;
 }
 
-static void assert_even(const int *cells, size_t count, double expected, const char *what)
+static void assert_equal_counts(const int *cells, size_t count, double expected, const char *what)
 {
     double k = (double)count - 1, chi = chi_square(cells, count, expected);
     if (chi > k + 5 * sqrt(2 * k) || chi < k - 5 * sqrt(2 * k))
         fail_msg("%s: chi-square %.1f for %.0f degrees of freedom", what, chi, k);
 }
 
-/* All 120 orders of five, and the 24 of four, are equally likely over keys. */
-static void small_orders_are_all_likely(void **state)
+/* Over 120 000 keys, each of the 120 orders of five indices comes equally often. An order is
+ * counted in the cell whose number is its indices as digits to the base 5. */
+static void orders_of_five_are_equally_likely(void **state)
 {
     int cells[3125] = {0}, found[120], count = 0;
     for (uint64_t key = 0; key < 120000; key++) {
@@ -94,11 +96,11 @@ static void small_orders_are_all_likely(void **state)
             found[count++] = cells[i];
         }
     assert_int_equal(count, 120);
-    assert_even(found, 120, 1000, "orders of five");
+    assert_equal_counts(found, 120, 1000, "orders of five");
 }
 
-/* Over keys, each place holds each index equally often. */
-static void every_place_is_likely(void **state)
+/* Over 20 000 keys, each position has each index equally often. */
+static void indices_are_equally_likely_at_every_position(void **state)
 {
     enum { N = 101, KEYS = 20000 };
     static int cells[N * N];
@@ -110,44 +112,48 @@ static void every_place_is_likely(void **state)
         for (int i = 0; i < N; i++)
             cells[i * N + indices[i]]++;
     }
-    /* Rows and columns have fixed sums, so the freedom is (N-1)^2; the factor puts that right. */
+    /* The sums of rows and columns are fixed: (N-1)^2 degrees of freedom. The exact mean of chi,
+     * N (N-1), is 0.7 standard deviations above that. */
     double k = (N - 1.0) * (N - 1.0), chi = chi_square(cells, N * N, (double)KEYS / N);
     assert_true(fabs(chi - k) < 5 * sqrt(2 * k));
 }
 
-/* Within one large order: first halves and places, neighbours, and the step between neighbours. */
+/* In one large order: a position and its index are independent, so are the indices of neighbours,
+ * and every difference between neighbours (modulo N) is equally likely. */
 static void large_orders_look_random(void **state)
 {
     enum { N = 1000003, CELLS = 100 };
     int64_t *indices = malloc(N * sizeof *indices);
     for (uint64_t key = 0; key < 4; key++) {
-        static int by_place[CELLS * CELLS], pairs[CELLS * CELLS], steps[CELLS];
-        memset(by_place, 0, sizeof by_place);
+        static int by_position[CELLS * CELLS], pairs[CELLS * CELLS], differences[CELLS];
+        memset(by_position, 0, sizeof by_position);
         memset(pairs, 0, sizeof pairs);
-        memset(steps, 0, sizeof steps);
+        memset(differences, 0, sizeof differences);
         struct permutation p;
         double correlation = 0, middle = (N - 1) / 2.0;
         permutation_init(&p, N, key);
         permutation_fill(&p, 0, N, 0, indices);
         for (int64_t i = 0; i < N; i++) {
             int64_t next = indices[(i + 1) % N], cell = indices[i] * CELLS / N;
-            by_place[i * CELLS / N * CELLS + cell]++;
+            by_position[i * CELLS / N * CELLS + cell]++;
             pairs[cell * CELLS + next * CELLS / N]++;
-            steps[(next - indices[i] + N) % N * CELLS / N]++;
+            differences[(next - indices[i] + N) % N * CELLS / N]++;
             correlation += ((double)indices[i] - middle) * ((double)next - middle);
         }
-        assert_even(by_place, CELLS * CELLS, (double)N / (CELLS * CELLS), "place against index");
-        assert_even(pairs, CELLS * CELLS, (double)N / (CELLS * CELLS), "neighbours");
-        assert_even(steps, CELLS, (double)N / CELLS, "steps");
-        /* Of N independent pairs it has a standard deviation of 1 / sqrt(N). */
+        assert_equal_counts(by_position, CELLS * CELLS, (double)N / (CELLS * CELLS),
+                            "position and index");
+        assert_equal_counts(pairs, CELLS * CELLS, (double)N / (CELLS * CELLS), "neighbours");
+        assert_equal_counts(differences, CELLS, (double)N / CELLS, "differences");
+        /* For N independent pairs its standard deviation is 1 / sqrt(N). */
         correlation /= (double)N * ((double)N * N - 1) / 12.0;
         assert_true(fabs(correlation) < 5 / sqrt(N));
     }
     free(indices);
 }
 
-/* Keys that differ in one bit give unrelated orders: about one index keeps its place. */
-static void keys_are_unrelated(void **state)
+/* Keys that differ in one bit give unrelated orders: on average one index has the same position in
+ * both. */
+static void similar_keys_give_unrelated_orders(void **state)
 {
     enum { N = 20011 };
     static int64_t a[N], b[N];
@@ -162,12 +168,12 @@ static void keys_are_unrelated(void **state)
             kept += a[i] == b[i];
         pairs++;
     }
-    /* Poisson with mean 64. */
+    /* A Poisson distribution with mean 64, so a standard deviation of 8. */
     assert_in_range(kept, pairs - 5 * 8, pairs + 5 * 8);
 }
 
-/* The number of cycles of a random permutation is about ln n: no hidden structure. */
-static void the_number_of_cycles_is_random(void **state)
+/* A random permutation of n has 1 + 1/2 + ... + 1/n cycles on average. */
+static void number_of_cycles_is_that_of_random_orders(void **state)
 {
     enum { N = 65537, KEYS = 200 };
     static char seen[N];
@@ -195,13 +201,13 @@ static void the_number_of_cycles_is_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_a_bijection),
-        cmocka_unit_test(bulk_equals_single),
-        cmocka_unit_test(small_orders_are_all_likely),
-        cmocka_unit_test(every_place_is_likely),
+        cmocka_unit_test(every_index_comes_once),
+        cmocka_unit_test(fill_equals_single_positions),
+        cmocka_unit_test(orders_of_five_are_equally_likely),
+        cmocka_unit_test(indices_are_equally_likely_at_every_position),
         cmocka_unit_test(large_orders_look_random),
-        cmocka_unit_test(keys_are_unrelated),
-        cmocka_unit_test(the_number_of_cycles_is_random),
+        cmocka_unit_test(similar_keys_give_unrelated_orders),
+        cmocka_unit_test(number_of_cycles_is_that_of_random_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
