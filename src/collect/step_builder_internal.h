@@ -1,45 +1,54 @@
-/* step_builder_internal.h: what the files of the step builder share. For them only.
+/* step_builder_internal.h: what the files of the step builder share. No other file includes it.
  *
- *     step_builder_feed -> pending records, by end time -> step_builder.c: segments and batches
+ * The step builder has to find steps in records of which none says where a step ends, and time per
+ * phase in spans that are nested and come from several threads. It works in four stages:
  *
- *       step_iterations.c   which iterations train, which evaluate   once per record, in order
- *       step_phases.c       one segment -> ns per phase              its iterations are judged
- *       step_rounds.c       segments -> steps (rounds of optimizers)
+ *     step_builder.c      records, sorted by end time -> segments, or batches of an inference
+ *     step_iterations.c   for each iteration over a loader: does it train, or evaluate?
+ *     step_phases.c       a segment -> time per phase
+ *     step_rounds.c       segments -> steps
  *
- * A segment is what the training thread does up to the step of an optimizer. Records move through
- * `pending` from right to left:
+ * A segment is what the training thread does up to the step of an optimizer. A step is one round of
+ * the optimizers: one segment or several. The records that are still needed are in `pending`; new
+ * ones are appended at its end, and finished segments are removed from its start:
  *
- *     head -> [ segments that wait for judgement ][ the open segment ][ not yet scanned ]
- *               queue[0] queue[1] ...               segment_from        scan
+ *     | queue[0] | queue[1] | ... | the open segment | not yet scanned |
+ *     head                        segment_from       scan              count
  *
  * The states of a process, and what a record of the training thread does in each:
  *
  *     state            FETCH, ITER          BACKWARD                OPTIMIZER         STEP
  *     ---------------  -------------------  ----------------------  ----------------  ------------
- *     no batch         opens a batch        (noted)                 ends a segment;   as OPTIMIZER
- *       !batch_open                                                 -> training
- *     inference        emits the batch as   batches requested       drops the steps   as OPTIMIZER
- *       batch_open     a step, opens the    without gradients are   emitted so far;
- *                      next                 no steps from now on    -> training
+ *     no batch         opens a batch        as below                ends a segment;   as OPTIMIZER,
+ *       !batch_open                                                 -> training       -> explicit
+ *     inference        emits the batch as   from now on, a batch    drops the steps   as OPTIMIZER,
+ *       batch_open     a step, opens the    requested without       emitted so far;   -> explicit
+ *                      next                 gradients is not a      ends a segment;
+ *                                           step, unless a          -> training
+ *                                           backward follows it
  *     training         in the open segment  ends a segment, if      ends a segment    ends it;
  *       trains                              optimizers stepped in                     -> explicit
  *                                           it
  *     explicit         in the open segment  in the open segment     in the open       ends it
  *       explicit_steps                                              segment
  *
- * A segment that has ended waits in `queue` while a later backward may still change which of its
+ * A segment that has ended stays in `queue` while a later backward may still change which of its
  * iterations train. Then its phases are added up, and step_rounds.c decides which step it is part
- * of:
+ * of. When an optimizer is new in a round, that is decided one segment later; until then the
+ * segment is in doubt:
  *
  *     round               optimizer of the segment        effect
  *     ------------------  ------------------------------  --------------------------------------
  *     empty               any                             starts the round
- *     has segments        stepped in this round before    emits the step, starts a round
+ *     has segments        stepped in this round before    ends the round and starts the next
  *     has segments        known to belong to this round   joins the round
- *     has segments        new in this round               the segment is in doubt until the next
- *     one is in doubt     the one in doubt again          emits the step; the doubt is a round
- *     one is in doubt     another                         the doubt joins the round
+ *     has segments        new in this round               is in doubt
+ *     one is in doubt     that of the one in doubt        ends the round without the one in doubt,
+ *                                                         which starts the next; then as above
+ *     one is in doubt     another                         the one in doubt joins the round; then
+ *                                                         as above
  *
+ * A round that has ended is emitted as a step.
  * After leat.step() was called (explicit) only its calls end steps.
  */
 #ifndef LEAT_COLLECT_STEP_BUILDER_INTERNAL_H
@@ -55,33 +64,36 @@ enum {
      * that never steps, or an evaluation of a million batches, needs at most 3 MiB. */
     MAX_PENDING = 65536,
     MAX_ITERATIONS = 256, /* iterators in use at a time; the least recently used is replaced */
-    MAX_QUEUED = 8,       /* segments that may wait for the judgement of an iteration */
+    MAX_QUEUED = 8,       /* segments that wait until their iterations are decided */
     MAX_OPTIMIZERS = 4096,
-    /* Steps that the first leat.step() joins into one: those that optimizers ended within what the
-     * script calls its first step. More than that were steps of their own. */
+    /* Optimizers may have ended steps before the first leat.step() of a script is seen. Up to this
+     * number they are parts of the script's first step, and are joined into one. More than this
+     * number stay steps. */
     EARLY_STEPS = 16
 };
 
 struct pending {
     struct rec rec;
-    uint64_t order; /* of arrival: breaks ties of equal end times */
+    uint64_t order; /* in which it came; sorts records with the same end time */
     int32_t tid;
-    int16_t iteration; /* index into iterations, set by iterations_credit; -1 before */
+    int16_t iteration; /* index into iterations; -1: not set yet, see iterations_credit */
     bool reported;     /* its span was reported */
 };
 
-/* One iterator over a loader. */
+/* One iterator over a loader. A crediting event is a backward (or, without one, the end of a
+ * segment) that shows which iterations train: step_iterations.c. */
 struct iteration {
     bool used, trains, background;
     uint32_t loader, serial;
-    int16_t parent;          /* it is fetched from inside the fetches of that one; -1: none */
-    uint8_t counted;         /* in its loader's totals: 0, 1 as trained, 2 as evaluated */
+    int16_t parent;          /* the iteration whose fetches contain its fetches; -1: none */
+    uint8_t counted;         /* in its loader's totals: 0 not yet, 1 as trained, 2 as evaluated */
     bool first_fetched;      /* the first batch came */
     uint64_t last_use;       /* order of its last record */
     uint32_t fetched;        /* batches since the last backward */
-    bool nograd, ended;      /* all of those without gradients; END came after the last of them */
-    uint64_t shared_at;      /* crediting event that gave it a shared credit; 0: none */
-    uint32_t shared_fetched; /* batches it had then */
+    bool nograd;             /* all of them were requested without gradients */
+    bool ended;              /* the loader has ended after them */
+    uint64_t shared_at;      /* the crediting event in which it shared the credit; 0: none */
+    uint32_t shared_fetched; /* `fetched` in that event */
 };
 
 /* Sums over a segment or a step. */
@@ -103,33 +115,35 @@ struct segment {
     uint64_t end_ns;
     int32_t tid;
     bool is_step;     /* ended by leat.step() */
-    bool undecided;   /* an iteration in it is still to be judged ... */
-    uint64_t credits; /* ... by a crediting event after this one */
+    bool undecided;   /* the next crediting event may change which of its iterations train */
+    uint64_t credits; /* crediting events up to its end */
     struct id_list optimizers;
 };
 
-/* What the gaps between spans are: carried over where a segment is cut. */
+/* Which phase the time between two spans is. Kept when a long segment is cut into parts. */
 struct gap_state {
     bool forward;   /* else other */
     bool arrived;   /* a batch came since the segment started or since the last backward */
-    bool evaluates; /* an evaluation was going on at the cut */
+    bool evaluates; /* the cut is inside an evaluation */
 };
 
+/* What step_phases.c is asked to add up: the records [from, to) and the time [t0_ns, t1_ns). */
 struct phase_job {
     size_t from, to;
     int32_t tid;
     uint64_t t0_ns, t1_ns;
-    uint64_t since_ns; /* where the segment began: named spans from before it enclose steps */
+    uint64_t since_ns; /* start of the segment; a named span from before it encloses steps */
     bool all_train;    /* nothing is an evaluation: inference */
     bool find_start;   /* the first segment: t0_ns is where the training begins */
     bool provisional;  /* it may be repeated: do not report starts of epochs */
-    int64_t step;      /* the number for spans */
+    int64_t step;      /* the step number that is reported with spans */
     struct gap_state *gap;
 };
 
+/* What a name that records refer to is: the user's, or one with a meaning for the phases. */
 enum name_class { NAME_NONE, NAME_USER, NAME_CHECKPOINT, NAME_EVAL, NAME_PHASE };
 
-struct phases_scratch { /* of step_phases.c, kept to save allocations */
+struct phases_scratch { /* arrays of step_phases.c, kept from segment to segment: no allocation */
     void *spans, *background, *evals, *turns, *frames;
     size_t spans_cap, background_cap, evals_cap, turns_cap, frames_cap;
 };
@@ -145,11 +159,13 @@ struct step_builder {
     uint8_t name_class[REC_NAMES];
     uint8_t name_phase[REC_NAMES];
 
-    /* Pending records (step_builder.c): indices as drawn above; `credited` are judged. */
+    /* Pending records (step_builder.c): the indices of the drawing above; records before `credited`
+     * have been through iterations_credit. */
     struct pending *pending; /* owned */
     size_t pending_cap, count, head, segment_from, scan, credited;
-    uint64_t orders;                 /* records taken so far */
-    uint64_t newest_ns, complete_ns; /* newest end seen; all records up to the other have come */
+    uint64_t orders;      /* records taken so far */
+    uint64_t newest_ns;   /* the latest end of a record */
+    uint64_t complete_ns; /* no record that ended before this can still come */
     int32_t first_tid;
     bool any_tid, many_tids, ending;
 
@@ -162,14 +178,14 @@ struct step_builder {
 
     /* The open segment (step_builder.c). */
     size_t own_records;          /* of the training thread */
-    uint64_t segment_ns, cut_ns; /* its start; up to where its phases are added up */
+    uint64_t segment_ns, cut_ns; /* its start; its phases are added up to here */
     uint64_t boundary_ns;        /* end of the last segment found */
     struct tally partial;        /* of a segment that was cut */
     struct gap_state gap;
     struct id_list nested; /* optimizers that stepped inside the current backward */
     uint64_t nested_ns;    /* start of the last of them */
 
-    /* Segments that wait for judgement. */
+    /* Segments that have ended and whose iterations are not decided. */
     struct segment queue[MAX_QUEUED];
     size_t queued;
 
@@ -177,7 +193,7 @@ struct step_builder {
     struct iteration iterations[MAX_ITERATIONS];
     size_t iteration_count;
     uint64_t credits;       /* crediting events so far */
-    bool credited_backward; /* the open segment had one */
+    bool credited_backward; /* one of them was a backward of the open segment */
     int16_t last_iteration; /* of the last fetch: its index, times and thread */
     uint64_t last_t0_ns, last_t1_ns;
     int32_t last_tid;
@@ -213,13 +229,15 @@ static inline uint64_t step_relative_ns(const struct step_builder *sb, uint64_t 
     return t_ns > sb->start_ns ? t_ns - sb->start_ns : 0;
 }
 
-/* step_iterations.c: passes over pending records up to `to`, each once. */
+/* step_iterations.c. iterations_credit reads the records before `to` that it has not read yet.
+ * iterations_end_segment counts the end of a segment without a backward as a crediting event. */
 void iterations_credit(struct step_builder *sb, size_t to);
-void iterations_end_segment(struct step_builder *sb, bool by_optimizer); /* of a segment */
-bool iterations_undecided(const struct step_builder *sb);
+void iterations_end_segment(struct step_builder *sb, bool by_optimizer);
+bool iterations_undecided(const struct step_builder *sb); /* a later event may change one */
 bool iteration_trains(const struct step_builder *sb, int index);
+/* Counts it in its loader's totals as a training or an evaluation. */
 void iteration_judge(struct step_builder *sb, int index, bool trains);
-int iteration_root(const struct step_builder *sb, int index);
+int iteration_root(const struct step_builder *sb, int index); /* the outermost of its parents */
 
 /* step_phases.c: adds the phases of pending [from, to) to the tally. Never fails: without memory
  * the whole range is `other`. */
@@ -227,7 +245,8 @@ void phases_add(struct step_builder *sb, const struct phase_job *job, struct tal
 void phases_report_eval(struct step_builder *sb);
 void phases_scratch_done(struct phases_scratch *scratch);
 
-/* step_rounds.c */
+/* step_rounds.c. rounds_begin is called before the phases of a segment are added up, rounds_add
+ * after. */
 void rounds_begin(struct step_builder *sb, const struct segment *segment);
 void rounds_add(struct step_builder *sb, const struct segment *segment, const struct tally *tally);
 void rounds_flush(struct step_builder *sb);
