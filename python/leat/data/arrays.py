@@ -1,4 +1,10 @@
-"""leat.data.Tensors, Npy and Tokens: samples of one shape, in memory or in mapped files."""
+"""leat.data.Tensors, Npy and Tokens: samples of one shape, in memory or in memory-mapped files.
+
+Each is an ordinary torch Dataset. engine_spec() also describes it to leat.DataLoader, whose engine
+then reads the samples in C; when the engine cannot, it returns the reason as a text.
+
+Not read here: compressed .npz (they cannot be mapped), object arrays and strings.
+"""
 
 import ast
 import operator
@@ -52,10 +58,11 @@ class Npy(SourceDataset, Structured):
     """.npy files, memory-mapped; a sample is one row of each.
 
     Npy("x.npy"), Npy("x.npy", "y.npy") and Npy(image="x.npy", label="y.npy") give samples as
-    Tensors does. Npy("data.npz") gives a dict of the arrays in it, which must not be compressed. An
+    Tensors does. Npy("data.npz") gives a dict of the arrays in it; they must not be compressed. An
     array of a structured type gives a dict of its fields.
 
-    Only check() verifies the checksums of a .npz, because that reads all of it.
+    The constructor does not verify the checksums of a .npz, because it would have to read the whole
+    file: call check() for that.
     """
 
     def __init__(self, *paths, **named):
@@ -85,15 +92,15 @@ class Npy(SourceDataset, Structured):
         return super().build_batch(self._unpacked(fields))
 
     def _unpacked(self, fields):
-        """Structured items, which the engine hands over as bytes, as dicts of tensors."""
+        """Replaces the fields of a structured type, which the engine gives as bytes, by dicts of tensors."""
         return [
             field if dtype is None else _fields_of_items(field, dtype)
             for field, dtype in zip(fields, self._structured)
         ]
 
     def check(self):
-        """Reads a .npz and compares it with its checksums; ValueError where one differs. A .npy has
-        no checksum."""
+        """Reads every .npz and compares it with its checksums. Raises ValueError where one differs.
+        A .npy file has no checksum."""
         for path in {path for path, _, size in self.fields if size >= 0}:
             with zipfile.ZipFile(path) as archive:
                 damaged = archive.testzip()
@@ -111,7 +118,7 @@ class Npy(SourceDataset, Structured):
 
 
 def _npy_file(path):
-    """(path, offset of the .npy in the file, its bytes); -1: to the end."""
+    """(path, offset of the array in the file, its size in bytes). Size -1: up to the end."""
     return path if isinstance(path, tuple) else (os.fspath(path), 0, -1)
 
 
@@ -133,8 +140,8 @@ _ZIP_ERRORS = (
 
 
 def _npz_members(path):
-    """{name: (path, offset, bytes)} of the arrays in a .npz. The archive's directory and the header
-    before each member must agree."""
+    """{name: (path, offset, size in bytes)} of the arrays in a .npz. What the archive's directory
+    says of a member must agree with the header in front of it."""
     members = {}
     try:
         with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
@@ -164,7 +171,8 @@ def _data_offset(path, archive, file, entry, end):
             "numpy.savez(), not numpy.savez_compressed()"
         )
     archive.open(entry).close()  # checks the member's header
-    # The header's name and extra field may be longer than the directory says.
+    # The data begins after the header's name and extra field, whose lengths are read from the header
+    # itself: the extra field may be longer than the directory says.
     file.seek(entry.header_offset + 26)
     start = entry.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))
     if entry.compress_size != entry.file_size or start + entry.file_size > end:
@@ -176,7 +184,8 @@ def _data_offset(path, archive, file, entry, end):
 
 
 def _structured_type(descr):
-    """numpy's structured type, or None if torch lacks the type of one of its fields."""
+    """The structured type that `descr` of a .npy header describes. None: it is not structured, or torch
+    lacks the type of one of its fields."""
     dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(descr))
     return dtype if dtype.names and _torch_has_fields(dtype) else None
 
@@ -187,7 +196,7 @@ def _torch_has_fields(dtype):
 
 
 def _fields_of_items(items, dtype):
-    """A dict of tensors; the last dimension of `items` holds the bytes of an item."""
+    """A dict of tensors. The last dimension of the tensor `items` is the bytes of an item."""
     fields = {}
     for name in dtype.names:
         kind, offset = dtype.fields[name][:2]
@@ -202,7 +211,7 @@ def _numbers_of_items(items, dtype):
     if not dtype.isnative:
         numbers = 2 if dtype.kind == "c" else 1
         items = items.unflatten(-1, (numbers, -1)).flip(-1).flatten(-2)
-    # A copy: a view of another type must begin at a multiple of its size.
+    # Copied, because a view of another type must begin at a multiple of its size.
     return (
         items.clone(memory_format=torch.contiguous_format)
         .view(getattr(torch, dtype.name))
@@ -216,15 +225,18 @@ def _row(field, i):
     return field[i]
 
 
+# ---- Tokens.
+
+
 class Tokens(Dataset):
-    """Slices of one length of a flat file of tokens, as int64 tensors.
+    """A flat file of tokens, memory-mapped; a sample is a slice of seq_length tokens, as int64.
 
     Tokens("train.bin", seq_length=2048)    uint16 without a header, the usual format
-    stride    tokens from the start of a slice to that of the next; None: seq_length, no overlap.
-              For targets shifted by one: seq_length=2049 and stride=2048
+    stride    tokens from the start of a slice to the start of the next; None: seq_length, so that
+              slices do not overlap. For targets shifted by one: seq_length=2049 and stride=2048
     dtype     'uint16', 'uint32', 'int32' or another type of integer
     offset    bytes before the first token
-    index     Megatron's .idx of the file; it has the type, so that dtype and offset are ignored
+    index     Megatron's .idx of the file; it gives the type, and dtype and offset are ignored
     """
 
     TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "int64")
@@ -293,7 +305,8 @@ class Tokens(Dataset):
 
 
 def _read_index(path):
-    """(type, tokens) of Megatron's index: see src/load/source/megatron_index.h."""
+    """(type, number of tokens) of Megatron's .idx; src/load/source/tokens/megatron_index.h describes
+    the format."""
     types = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
     with open(path, "rb") as file:
         raw = file.read()

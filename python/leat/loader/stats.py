@@ -1,4 +1,9 @@
-"""What leat.DataLoader.stats() returns, and how it is added up over a loader's engines."""
+"""What leat.DataLoader.stats() returns, and the counters that it is made of.
+
+A loader uses one engine for all its epochs, but makes another one while two iterators are open, and
+when its arguments have changed. So its figures are sums over engines: the last figures of those that
+are closed, and the present figures of those that exist.
+"""
 
 import threading
 import weakref
@@ -21,13 +26,13 @@ class LoaderCounters:
         self.closed = dict.fromkeys(TOTALS, 0)
         self.closed_elapsed_ns = 0
         self.closed_errors = []
-        self.engines = weakref.WeakSet()  # not closed
+        self.engines = weakref.WeakSet()
         # An engine is counted either here or in `closed`. Reentrant: the garbage collector may
         # close an engine in any thread at any time.
         self.lock = threading.RLock()
 
     def add_closed(self, core):
-        """The last figures of an engine. Lock held."""
+        """Adds the last figures of an engine that is being closed. The caller holds the lock."""
         figures = core.stats()
         for name in TOTALS:
             self.closed[name] += figures[name]
@@ -35,6 +40,7 @@ class LoaderCounters:
         self.closed_errors += core.errors(0)
 
     def stats(self):
+        """Stats up to now. It may be called from any thread."""
         with self.lock:
             open_cores = [engine.core for engine in list(self.engines) if engine.core is not None]
             figures = [core.stats() for core in open_cores]
@@ -49,7 +55,7 @@ class LoaderCounters:
         return Stats(totals, current, elapsed_ns, errors, figures[-1]["pace"] if figures else None)
 
     def threads(self):
-        """(threads, why that many) of an engine that exists, or None."""
+        """(number of threads, reason for it) of one engine that exists, or None."""
         with self.lock:
             for engine in list(self.engines):
                 if engine.core is not None:
@@ -61,21 +67,30 @@ class LoaderCounters:
 class Stats:
     """Figures since the loader was made.
 
-    batches, samples, bytes     delivered
-    samples_per_s, elapsed_s    since the first batch was asked for
-    waits, wait_s               batches that were not ready when the consumer asked, and its wait
-    help_s                      part of wait_s in which the consumer's own thread made the batch
+    batches, samples, bytes     delivered to the training
+    elapsed_s                   time since an engine's first start, summed over the engines
+    samples_per_s               samples / elapsed_s
+    waits                       requests that found no batch ready
+    wait_s                      time that the training waited in them
+    help_s                      part of wait_s in which the training's own thread made the batch
     order_s, read_s, layout_s   work of the stages, summed over the threads
-    idle_s                      threads without work, summed over the threads
-    ready_mean                  batches that were ready, mean over all requests
-    full                        requests that found every slot held by the consumer
-    bad_samples, errors         their number, and (epoch, index, reason) of each
-    threads, ahead              threads, and batches made ahead, now
-    pace, pace_changes          why these numbers, and how often they were changed; None without
-                                an engine
-    slots, slots_held, slot_bytes, memory_bytes, memory_most_bytes     batch slots now
+    idle_s                      time without work, summed over the threads
+    ready_mean                  batches that a request found ready, mean over all requests
+    full                        requests that found every slot held by the training
+    bad_samples                 samples that could not be read
+    errors                      (epoch, index, reason) of each of them
+    pace_changes                how often the next two figures were changed
 
-    For what runs through torch only `batches` and `wait_s` are counted.
+    Now:
+
+    threads, ahead              threads; batches that are made ahead
+    pace                        the reason for these two; None without an engine
+    slots, slots_held           batch slots; those that the training holds
+    slot_bytes                  size of the largest slot so far
+    memory_bytes                memory of all slots
+    memory_most_bytes           the limit on it
+
+    Of batches that torch makes only `batches` and `wait_s` are counted.
     """
 
     def __init__(self, totals, current, elapsed_ns, errors, pace):
