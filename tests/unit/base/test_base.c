@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void errors_have_words(void **state)
+static void error_codes_have_texts(void **state)
 {
     assert_string_equal(err_text(-LEAT_E_CORRUPT), "the data is damaged");
     assert_string_equal(err_text(LEAT_E_CORRUPT), "the data is damaged");
@@ -140,7 +140,8 @@ static void files_are_whole_or_untouched(void **state)
     assert_int_equal(path_write_file("/proc/nowhere/f", "x", 1, &err), -ENOENT);
     assert_non_null(strstr(err.text, "/proc/nowhere/f"));
     assert_true(path_make_dirs("/dev/null/x", &err) < 0);
-    int why = path_make_dirs("/sys/leat", &err); /* no rights, or read-only: not "no such file" */
+    int why =
+        path_make_dirs("/sys/leat", &err); /* no permission, or read-only: not "no such file" */
     assert_true(why < 0 && why != -ENOENT);
     unlink(file);
     rmdir(deep);
@@ -215,7 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_character_is_cut),
-        cmocka_unit_test(errors_have_words),
+        cmocka_unit_test(error_codes_have_texts),
         cmocka_unit_test(numbers_are_whole_or_nothing),
         cmocka_unit_test(strings_grow_and_remember_failure),
         cmocka_unit_test(quantiles_match_their_definition),

@@ -1,5 +1,5 @@
-/* collector_world.h: how the tests of the collector are written: a real socket, real processes that
- * record into real memory, and a database that is asked afterwards. */
+/* collector_world.h: common code of the collector's tests: a real socket, real processes that
+ * record into real memory, and queries on the database. */
 #ifndef LEAT_TESTS_COLLECTOR_WORLD_H
 #define LEAT_TESTS_COLLECTOR_WORLD_H
 
@@ -152,7 +152,7 @@ static inline pid_t run(void (*body)(void))
     return pid;
 }
 
-/* A worker of this process that does `body` and ends; loader -1: it does not say whose it is. */
+/* A worker of this process that does `body` and ends; loader -1: it does not declare its loader. */
 static inline void fork_worker(int worker, int loader, void (*body)(void))
 {
     pid_t pid = fork();
@@ -214,7 +214,7 @@ static inline int make_area(size_t bytes, struct rec_area **ret_area)
     return fd;
 }
 
-/* One that the collector reads, to be scribbled on. The caller unmaps it. */
+/* A memory that the collector reads, to be filled with garbage. The caller unmaps it. */
 static inline struct rec_area *adopt_area(void)
 {
     struct rec_area *area;
@@ -226,7 +226,7 @@ static inline struct rec_area *adopt_area(void)
     return area;
 }
 
-/* Numbers to scribble. */
+/* Random numbers for garbage. */
 static inline uint64_t scramble(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;

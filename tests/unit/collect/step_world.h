@@ -1,9 +1,9 @@
-/* step_world.h: how the tests of fold are written.
+/* step_world.h: common code of the step builder's tests.
  *
- * A stream is written as the script would make it, one line a span: FETCH(loader, iteration,
+ * A stream is written as the script would make it, one line per span: FETCH(loader, iteration,
  * samples, t0, t1) and so on, in the order in which the spans end. Times are small numbers of
  * nanoseconds. Every step that comes out is checked to be the exact sum of its phases, whatever
- * else a test map_reads at. */
+ * else a test checks. */
 #ifndef LEAT_TESTS_FOLD_WORLD_H
 #define LEAT_TESTS_FOLD_WORLD_H
 

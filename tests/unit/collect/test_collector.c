@@ -1,5 +1,5 @@
-/* test_collector.c: real processes record into real memory, and the database must hold exactly what
- * they did. Counts are primes, so that nothing is right by chance. */
+/* test_collector.c: real processes record into real memory, and the database must hold exactly
+ * that. Counts are primes, so that no result is right by chance. */
 #include "collector_world.h"
 
 #include <dlfcn.h>
@@ -85,7 +85,7 @@ static void test_steps(void **state)
     assert_int_equal(ask("SELECT count(*) FROM lost WHERE what <> 'probes'"), 0);
 }
 
-static void train_and_die(void)
+static void train_until_killed(void)
 {
     train(23);
     raise(SIGKILL);
@@ -94,7 +94,7 @@ static void train_and_die(void)
 static void test_killed(void **state)
 {
     begin(getpid());
-    pid_t pid = child(train_and_die);
+    pid_t pid = child(train_until_killed);
     assert_true(WIFSIGNALED(wait_for(pid)));
     adopt_all();
     finish();
@@ -103,10 +103,10 @@ static void test_killed(void **state)
 
 /* The memory of a process that has ended is unmapped, and its rows are written, long before the
  * end. */
-static void test_death_is_noticed(void **state)
+static void test_end_of_a_process_is_noticed(void **state)
 {
     begin(getpid());
-    run(train_and_die);
+    run(train_until_killed);
     assert_true(collector_drain(w.collector) > 0);
     open_reader();
     assert_int_equal(ask("SELECT count(*) FROM steps"), 23);
@@ -219,9 +219,9 @@ static void accumulate(void)
     }
 }
 
-/* Ten provisional steps come before the first optimizer step: they must neither stay nor use up the
- * limit. */
-static void test_taken_back(void **state)
+/* Ten provisional steps come before the first optimizer step: they must be removed, and not count
+ * for the limit. */
+static void test_provisional_steps_are_removed(void **state)
 {
     w.max_steps = 2;
     begin(getpid());
@@ -284,7 +284,7 @@ static void test_worker(void **state)
     assert_int_equal(ask("SELECT count(*) FROM steps"), 3);
 }
 
-/* One worker that lives for a single batch, 2503 times over. */
+/* 2503 workers, each of which makes a single batch. */
 static void short_worker(void)
 {
     leat_recorder_role(LEAT_ROLE_WORKER, 0);
@@ -292,19 +292,19 @@ static void short_worker(void)
     leat_record(LEAT_REC_WORKER_FETCH, 0, 0, LEAT_FETCH_ARG(0, 1), t - 7, t);
 }
 
-static void test_generations_of_workers(void **state)
+static void test_many_short_workers(void **state)
 {
     begin(getpid());
     run(train_5);
     for (int i = 0; i < 2503; i++) {
         run(short_worker);
         if (i % 64 == 0) {
-            pause_ms(20); /* deaths are looked for twice a second */
+            pause_ms(20); /* ended processes are searched twice per second */
             collector_drain(w.collector);
         }
     }
     finish();
-    /* The kernel may have given a pid twice: what matters is that the sums of all are there. */
+    /* The kernel may have reused a pid: only the sums are compared. */
     assert_true(ask("SELECT count(*) FROM workers") > 2400);
     assert_int_equal(ask("SELECT sum(batches) FROM workers"), ask("SELECT count(*) FROM workers"));
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE role = 'main' AND rank = 0"), 1);
@@ -340,7 +340,7 @@ static void test_memory(void **state)
     assert_int_equal(ask("SELECT reserved FROM memory_samples WHERE device = 2"), -1);
 }
 
-/* ---- bad days ----------------------------------------------------------------------------- */
+/* ---- failures ----------------------------------------------------------------------------- */
 
 static void test_foreign_memory(void **state)
 {
@@ -350,14 +350,14 @@ static void test_foreign_memory(void **state)
     int fd = make_area(4096, &area);
     assert_true(collector_adopt(w.collector, fd, getpid(), &err) < 0);
     assert_true(strlen(err.text) > 10);
-    assert_int_equal(fcntl(fd, F_GETFD), -1); /* it was taken all the same */
+    assert_int_equal(fcntl(fd, F_GETFD), -1); /* it was closed all the same */
     munmap(area, 4096);
     finish();
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE recorded = 1"), 0);
 }
 
-/* The owner writes over everything, again and again, while it is read. */
-static void test_scribbled_memory(void **state)
+/* The process overwrites all of its memory, repeatedly, while it is read. */
+static void test_garbage_in_memory(void **state)
 {
     begin(getpid());
     struct rec_area *area = adopt_area();
@@ -405,8 +405,8 @@ static void wait_for_exec(pid_t pid, const char *name)
     }
 }
 
-/* Watches a program named python3 for a while that leat's environment did not reach: a shell that
- * waits, whatever its arguments are. */
+/* Samples a program named python3 that did not get leat's environment: a shell that waits, whatever
+ * its arguments are. */
 static void watch_isolated(const char *argument)
 {
     char program[96], command[256];
@@ -424,7 +424,7 @@ static void watch_isolated(const char *argument)
     }
     wait_for_exec(pid, "python3");
     begin(pid);
-    for (int i = 0; i < 50; i++) { /* the first sees it, and some more */
+    for (int i = 0; i < 50; i++) { /* the first sample sees it; others follow */
         collector_sample(w.collector);
         pause_ms(20);
     }
@@ -496,22 +496,22 @@ static void test_opening_nvml_does_not_delay_samples(void **state)
     dlclose(library);
 }
 
-static void pause_for_good(void)
+static void pause_forever(void)
 {
     for (;;)
         pause();
 }
 
-/* A search of the tree would not find it: it is not in it. The pause between samples depends on
- * what they cost, which under a sanitizer is more. */
+/* It is not in the tree, so a search does not find it. The pause between samples depends on their
+ * cost, which is higher under a sanitizer. */
 static void test_hello_is_sampled_without_a_search(void **state)
 {
     pid_t root = fork();
     if (root == 0)
-        pause_for_good();
+        pause_forever();
     begin(root);
     collector_sample(w.collector);
-    pid_t pid = child(pause_for_good);
+    pid_t pid = child(pause_forever);
     adopt_one();
     for (int i = 0; i < 8; i++) {
         pause_ms(250);
@@ -544,8 +544,8 @@ static void make_process(const char *pid, const char *stat)
     write_text(path, stat);
 }
 
-/* Under a root of our own a child comes, and the kernel's last pid is what we say. Returns in how
- * many samples the child was. */
+/* In a test root a child appears; `loadavg` gives the kernel's last pid. Returns the number of
+ * samples of the child. */
 static int64_t samples_of_child(const char *loadavg)
 {
     char path[256];
@@ -558,7 +558,7 @@ static int64_t samples_of_child(const char *loadavg)
     collector_sample(w.collector);
     make_process("71", "71 (ffmpeg) S 70 71 71 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0");
     write_text("loadavg", loadavg);
-    pause_ms(1050); /* the tree is searched once a second at most */
+    pause_ms(1050); /* the tree is searched at most once per second */
     collector_sample(w.collector);
     finish();
     assert_true(ask("SELECT count(*) FROM proc_samples WHERE pid = 70") >= 2);
@@ -570,12 +570,12 @@ static void test_a_child_is_found(void **state)
     assert_true(samples_of_child("0.00 0.00 0.00 1/2 71\n") >= 1);
 }
 
-static void test_a_child_is_found_where_no_pid_is_told(void **state)
+static void test_a_child_is_found_without_a_last_pid(void **state)
 {
     assert_true(samples_of_child("0.00 0.00 0.00 0/0 0\n") >= 1);
 }
 
-static void test_nobody_is_searched_for_where_nobody_was_born(void **state)
+static void test_no_search_without_a_new_process(void **state)
 {
     assert_int_equal(samples_of_child("0.00 0.00 0.00 1/2 70\n"), 0);
 }
@@ -602,27 +602,27 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_steps),
         TEST(test_killed),
-        TEST(test_death_is_noticed),
+        TEST(test_end_of_a_process_is_noticed),
         TEST(test_overflow),
         TEST(test_ranks),
         TEST(test_same_rank_twice),
         TEST(test_max_steps),
-        TEST(test_taken_back),
+        TEST(test_provisional_steps_are_removed),
         TEST(test_inference),
         TEST(test_worker),
         TEST(test_memory),
         TEST(test_foreign_memory),
-        TEST(test_scribbled_memory),
+        TEST(test_garbage_in_memory),
         TEST(test_isolated_python),
         TEST(test_compile_worker),
         TEST(test_samples),
         TEST(test_opening_nvml_does_not_delay_samples),
         TEST(test_hello_is_sampled_without_a_search),
         TEST(test_a_child_is_found),
-        TEST(test_a_child_is_found_where_no_pid_is_told),
-        TEST(test_nobody_is_searched_for_where_nobody_was_born),
+        TEST(test_a_child_is_found_without_a_last_pid),
+        TEST(test_no_search_without_a_new_process),
         TEST(test_no_memory),
-        TEST(test_generations_of_workers),
+        TEST(test_many_short_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

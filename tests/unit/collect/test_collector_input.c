@@ -1,6 +1,6 @@
-/* test_collector_input.c: what workers and their master add up in their memory must come out of the
- * database exactly: by loader, by worker, over all processes that ever were that worker. Counts are
- * primes, so that nothing is right by chance. */
+/* test_collector_input.c: the database must hold exactly the sums that workers and the training
+ * process record: by loader, by worker, over all processes of that worker. Counts are primes, so
+ * that no result is right by chance. */
 #include "collector_world.h"
 
 #include "record/ring_reader.h"
@@ -35,9 +35,9 @@ static int record_line(enum leat_part part, int below, const char *file, int num
     return leat_recorder_line(&line);
 }
 
-static int go_on[2]; /* one byte lets the living worker go on */
+static int continue_pipe[2]; /* one byte lets the running worker continue */
 
-/* Rows of now, until the number is as expected: the worker records when it gets the time. */
+/* Reads the current rows until the number is as expected: the worker may take a while. */
 static void sample_until(const char *sql, int64_t expected)
 {
     int64_t value = -1;
@@ -126,7 +126,7 @@ static void test_hist(void **state)
     assert_int_equal(ask("SELECT n FROM input_ready WHERE batches=255"), 1);
 }
 
-/* Without workers the process does it all itself, for several loaders. */
+/* Without workers the process makes all batches itself, for several loaders. */
 static void no_workers(void)
 {
     uint32_t a = make_loader(0), b = make_loader(0);
@@ -152,7 +152,7 @@ static void test_no_workers(void **state)
     assert_int_equal(ask("SELECT ns FROM input_lines WHERE loader=1 AND worker=-1 AND id=0"), 41);
 }
 
-/* The recorder has a histogram for 15 loaders; those beyond share one, which is nobody's. */
+/* The recorder has a histogram for 15 loaders; later ones share one without a loader number. */
 static void twenty_loaders(void)
 {
     for (int i = 0; i < 20; i++)
@@ -170,9 +170,9 @@ static void test_many_loaders(void **state)
     assert_int_equal(ask("SELECT n FROM lost WHERE what='notes' AND why LIKE 'input_parts:%'"), 5);
 }
 
-/* ---- who works for whom --------------------------------------------------------------------- */
+/* ---- workers and their loaders -------------------------------------------------------------- */
 
-static void silent_worker_one_choice(void)
+static void undeclared_loader_one_choice(void)
 {
     make_loader(0);
     make_loader(0);
@@ -180,34 +180,34 @@ static void silent_worker_one_choice(void)
     fork_worker(2, -1, make_5_samples);
 }
 
-static void silent_worker_two_choices(void)
+static void undeclared_loader_two_choices(void)
 {
     make_loader(3);
     make_loader(1);
     fork_worker(2, -1, make_5_samples);
 }
 
-static void silent_worker_lies(void)
+static void invalid_loader(void)
 {
     make_loader(0);
     make_loader(3);
     fork_worker(2, 100000, make_5_samples);
 }
 
-static void test_untold_loader(void **state)
+static void test_undeclared_loader(void **state)
 {
     begin(getpid());
-    pid_t one = run(silent_worker_one_choice), two = run(silent_worker_two_choices),
-          lies = run(silent_worker_lies);
+    pid_t one = run(undeclared_loader_one_choice), two = run(undeclared_loader_two_choices),
+          invalid = run(invalid_loader);
     char sql[128];
     finish();
     const struct {
         pid_t pid;
         int loader;
     } expected[] = {
-        {one,  2 },
-        {two,  -1},
-        {lies, 1 }
+        {one,     2 },
+        {two,     -1},
+        {invalid, 1 }
     };
     for (int i = 0; i < 3; i++) {
         snprintf(sql, sizeof sql, "SELECT 100 + loader FROM input_parts WHERE pid=%d AND worker=2",
@@ -219,8 +219,8 @@ static void test_untold_loader(void **state)
     }
 }
 
-/* A worker whose number could not be learnt is not taken for worker 0. */
-static void numberless_worker(void)
+/* A worker with an unknown number does not count as worker 0. */
+static void workers_without_a_number(void)
 {
     uint32_t loader = make_loader(2);
     fork_worker(0, (int)loader, make_19_samples);
@@ -228,10 +228,10 @@ static void numberless_worker(void)
     fork_worker(-1, (int)loader, make_5_samples);
 }
 
-static void test_numberless_worker(void **state)
+static void test_workers_without_a_number(void **state)
 {
     begin(getpid());
-    run(numberless_worker);
+    run(workers_without_a_number);
     finish();
     assert_int_equal(ask("SELECT n FROM input_parts WHERE part='sample' AND worker=0"), 19);
     assert_int_equal(ask("SELECT n FROM input_parts WHERE part='sample' AND worker=-2"), 5 + 5);
@@ -239,18 +239,18 @@ static void test_numberless_worker(void **state)
     assert_int_equal(ask("SELECT count(*) FROM workers WHERE worker_id IS NULL"), 2);
 }
 
-/* A worker that has not yet said whose it is may still do so: its place waits until it has worked.
+/* A worker may declare its loader late: its group is decided when it has recorded a part.
  */
-static void start_slowly(void)
+static void declare_late(void)
 {
     char byte;
-    close(go_on[1]);
+    close(continue_pipe[1]);
     make_loader(1);
     make_loader(1);
     pid_t pid = fork();
     if (pid == 0) {
         leat_recorder_role(LEAT_ROLE_WORKER, 2);
-        if (read(go_on[0], &byte, 1) != 1)
+        if (read(continue_pipe[0], &byte, 1) != 1)
             _exit(1);
         leat_recorder_worker_loader(1);
         make_5_samples();
@@ -261,22 +261,22 @@ static void start_slowly(void)
     _exit(WEXITSTATUS(status));
 }
 
-static void test_late_word(void **state)
+static void test_loader_declared_late(void **state)
 {
-    assert_int_equal(pipe(go_on), 0);
+    assert_int_equal(pipe(continue_pipe), 0);
     begin(getpid());
-    pid_t pid = child(start_slowly);
+    pid_t pid = child(declare_late);
     sample_until("SELECT count(*) FROM workers", 1);
-    assert_int_equal(write(go_on[1], "a", 1), 1);
+    assert_int_equal(write(continue_pipe[1], "a", 1), 1);
     assert_int_equal(wait_for(pid), 0);
     finish();
     assert_int_equal(ask("SELECT loader FROM workers"), 1);
     assert_int_equal(ask("SELECT loader FROM input_parts"), 1);
-    close(go_on[0]);
-    close(go_on[1]);
+    close(continue_pipe[0]);
+    close(continue_pipe[1]);
 }
 
-/* Under a fork server the parent has no loader: the only process that has one is the master. */
+/* Under a fork server the parent has no loader: the only process with a loader is the trainer. */
 static void serve_forks(void)
 {
     leat_recorder_signals(LEAT_SIGNAL_WORKER);
@@ -292,11 +292,11 @@ static void test_fork_server(void **state)
 {
     begin(getpid());
     run(serve_forks);
-    pid_t master = run(has_a_loader);
+    pid_t trainer = run(has_a_loader);
     collector_sample(w.collector);
     finish();
-    assert_int_equal(ask("SELECT pid FROM input_parts WHERE worker=1"), master);
-    assert_int_equal(ask("SELECT parent_pid FROM workers"), master);
+    assert_int_equal(ask("SELECT pid FROM input_parts WHERE worker=1"), trainer);
+    assert_int_equal(ask("SELECT parent_pid FROM workers"), trainer);
 }
 
 /* ---- epochs --------------------------------------------------------------------------------- */
@@ -359,12 +359,12 @@ static void test_epochs(void **state)
     assert_int_equal(ask("SELECT ns FROM input_lines WHERE part='collate'"), 6);
 }
 
-/* ---- while they live ------------------------------------------------------------------------ */
+/* ---- while workers run ---------------------------------------------------------------------- */
 
-static void live_on(void)
+static void keep_running(void)
 {
     char byte;
-    close(go_on[1]); /* so that nobody waits for a test that has failed */
+    close(continue_pipe[1]); /* so that the worker does not wait after a failed test */
     make_loader(1);
     fork_worker(0, 0, make_an_epoch);
     pid_t pid = fork();
@@ -372,10 +372,10 @@ static void live_on(void)
         leat_recorder_role(LEAT_ROLE_WORKER, 0);
         leat_recorder_worker_loader(0);
         make_another_epoch();
-        if (read(go_on[0], &byte, 1) != 1)
+        if (read(continue_pipe[0], &byte, 1) != 1)
             _exit(1);
         record_parts(0, LEAT_PART_SAMPLE, 31, 1000, 0);
-        if (read(go_on[0], &byte, 1) != 1)
+        if (read(continue_pipe[0], &byte, 1) != 1)
             _exit(1);
         record_parts(0, LEAT_PART_SAMPLE, 2, 1000, 0); /* too few for new bins before the end */
         _exit(0);
@@ -385,28 +385,28 @@ static void live_on(void)
     _exit(WEXITSTATUS(status));
 }
 
-/* The dead and the living are summed while the run goes on, and counted once at its end. */
-static void test_living(void **state)
+/* Ended and running workers are summed during the run; at the end each counts once. */
+static void test_running_workers(void **state)
 {
-    assert_int_equal(pipe(go_on), 0);
+    assert_int_equal(pipe(continue_pipe), 0);
     begin(getpid());
-    pid_t pid = child(live_on);
+    pid_t pid = child(keep_running);
     sample_until("SELECT n FROM input_parts", 7 + 11);
-    assert_int_equal(write(go_on[1], "a", 1), 1);
+    assert_int_equal(write(continue_pipe[1], "a", 1), 1);
     sample_until("SELECT n FROM input_parts", 7 + 11 + 31);
     sample_until("SELECT sum(n) FROM input_hist", 7 + 11 + 31);
     sample_until("SELECT count(*) FROM input_lines", 5);
-    assert_int_equal(write(go_on[1], "b", 1), 1);
+    assert_int_equal(write(continue_pipe[1], "b", 1), 1);
     assert_int_equal(wait_for(pid), 0);
     finish();
     assert_int_equal(ask("SELECT n FROM input_parts"), 7 + 11 + 31 + 2);
     assert_int_equal(ask("SELECT sum(n) FROM input_hist"), 7 + 11 + 31 + 2);
     assert_int_equal(ask("SELECT sum(samples) FROM input_lines"), 2 + 5);
-    close(go_on[0]);
-    close(go_on[1]);
+    close(continue_pipe[0]);
+    close(continue_pipe[1]);
 }
 
-/* ---- limits and bad days -------------------------------------------------------------------- */
+/* ---- limits and failures -------------------------------------------------------------------- */
 
 enum { WORKERS = 1031 };
 
@@ -453,8 +453,9 @@ static void test_many_workers(void **state)
                      (1024 - 64) * (67 - 24));
 }
 
-/* Its owner writes nonsense over parts and lines: rows may be nonsense, but they are rows. */
-static void test_scribbled(void **state)
+/* The process overwrites parts and lines with garbage: the values are wrong, but rows are written.
+ */
+static void test_garbage_in_memory(void **state)
 {
     begin(getpid());
     struct rec_area *area = adopt_area();
@@ -479,7 +480,7 @@ static void test_scribbled(void **state)
         for (int i = 0; i < REC_PART_LOADERS; i++)
             area->header.parts_used[i] = (uint8_t)scramble(&seed);
         assert_true(collector_drain(w.collector) >= 0);
-        pause_ms(round < 3 ? 1001 : 0); /* rows are due once a second */
+        pause_ms(round < 3 ? 1001 : 0); /* rows are due once per second */
         collector_sample(w.collector);
     }
     munmap(area, sizeof *area);
@@ -492,7 +493,7 @@ static void test_scribbled(void **state)
                      0);
 }
 
-/* The n-th allocation fails, for every n: what cannot be kept is counted, nothing crashes. */
+/* The n-th allocation fails, for every n: losses are counted, nothing crashes. */
 static void test_no_memory(void **state)
 {
     begin(getpid());
@@ -514,10 +515,18 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_parts),        TEST(test_hist),          TEST(test_no_workers),
-        TEST(test_many_loaders), TEST(test_untold_loader), TEST(test_numberless_worker),
-        TEST(test_late_word),    TEST(test_fork_server),   TEST(test_epochs),
-        TEST(test_living),       TEST(test_many_workers),  TEST(test_scribbled),
+        TEST(test_parts),
+        TEST(test_hist),
+        TEST(test_no_workers),
+        TEST(test_many_loaders),
+        TEST(test_undeclared_loader),
+        TEST(test_workers_without_a_number),
+        TEST(test_loader_declared_late),
+        TEST(test_fork_server),
+        TEST(test_epochs),
+        TEST(test_running_workers),
+        TEST(test_many_workers),
+        TEST(test_garbage_in_memory),
         TEST(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

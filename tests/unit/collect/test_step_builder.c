@@ -77,7 +77,7 @@ static void test_gan_phases(void **state)
 
 static void test_optimizer_in_backward(void **state)
 {
-    begin(); /* one optimizer a parameter, each stepped by a hook inside the backward */
+    begin(); /* one optimizer per parameter, each stepped by a hook inside the backward */
     uint64_t t = 100;
     for (int i = 0; i < 5; i++, t += 100) {
         FETCH(1, 1, 4, t, t + 10);
@@ -110,7 +110,7 @@ static void test_optimizer_around_optimizer(void **state)
 
 static void test_explicit_steps(void **state)
 {
-    begin(); /* leat.step() after two optimizers' worth of work each */
+    begin(); /* leat.step() after two optimizer steps each */
     uint64_t t = 100;
     for (int i = 0; i < 5; i++, t += 200) {
         FETCH(1, 1, 4, t, t + 10);
@@ -131,7 +131,7 @@ static void test_explicit_steps(void **state)
 
 static void test_explicit_steps_only(void **state)
 {
-    begin(); /* leat.step() in a loop that never learns */
+    begin(); /* leat.step() in a loop without training */
     uint64_t t = 100;
     for (int i = 0; i < 5; i++, t += 100) {
         FETCH(1, 1, 4, t, t + 10);
@@ -177,7 +177,7 @@ static void test_inference(void **state)
 
 static void test_inference_left(void **state)
 {
-    begin(); /* broken off: the last batch lasts as long as the one before, or to the end */
+    begin(); /* interrupted: the last batch lasts as long as the one before, or to the end */
     FETCH(1, 1, 4, 100, 110);
     FETCH(1, 1, 4, 150, 160);
     finish(5000);
@@ -204,7 +204,7 @@ static void test_inference_with_backward(void **state)
     finish(t);
     assert_int_equal(w.step_count, 11);
     for (int i = 0; i < 11; i++)
-        expect(i, 10, 0, 20, 30, 40, 0, 0); /* the update after it is the optimizer's work */
+        expect(i, 10, 0, 20, 30, 40, 0, 0); /* the update after it counts as optimizer */
     done();
 }
 

@@ -33,7 +33,7 @@ static void test_eval_between_steps(void **state)
     done();
 }
 
-static void test_eval_broken_off(void **state)
+static void test_eval_interrupted(void **state)
 {
     begin(); /* to the start of the next event of another kind */
     uint64_t t = plain_step(1, 1, 100);
@@ -73,7 +73,7 @@ static void test_eval_in_a_step(void **state)
     done();
 }
 
-static void test_eval_broken_off_in_a_step(void **state)
+static void test_eval_interrupted_in_a_step(void **state)
 {
     begin(); /* next(iter(val_loader)): the forward of the training follows at once */
     uint64_t t = plain_step(1, 1, 100);
@@ -90,7 +90,7 @@ static void test_eval_broken_off_in_a_step(void **state)
 
 static void test_eval_without_a_train_loader(void **state)
 {
-    begin(); /* get_batch() trains, a loader evaluates: whether it forgot no_grad, or broke off */
+    begin(); /* get_batch() trains, a loader evaluates: with gradients on, or interrupted */
     uint64_t t = 1000;
     for (uint32_t i = 0; i < 6; i++, t += 200) {
         if (i % 2) {
@@ -241,7 +241,7 @@ static void test_eval_after_training(void **state)
 
 static void test_eval_every_step(void **state)
 {
-    begin(); /* a fresh, short evaluation in each step, broken off, fetched with gradients on */
+    begin(); /* a new, short, interrupted evaluation in each step, fetched with gradients on */
     uint64_t t = 100;
     for (uint32_t i = 0; i < 6; i++, t += 200) {
         FETCH(1, 1, 4, t, t + 10);
@@ -268,7 +268,7 @@ static void test_background_fetch(void **state)
     uint64_t t = 1000;
     for (int i = 0; i < 5; i++, t += 100) {
         w.tid = OTHER_THREAD;
-        FETCH(1, 1, 4, t - 66, t + 20); /* 86 said, 13 real */
+        FETCH(1, 1, 4, t - 66, t + 20); /* 86 recorded, 13 waited for */
         w.tid = MAIN;
         SPAN(WAIT, 0, t + 7, t + 20);
         SPAN(WAIT, 0, t + 25, t + 26); /* no fetch at that time: part of the forward */
@@ -334,7 +334,7 @@ static void test_background_late(void **state)
 
 static void test_background_without_wait(void **state)
 {
-    begin(); /* it keeps up: no input at all, and what precedes the backward is the forward */
+    begin(); /* it is fast enough: no input at all; the time before the backward is the forward */
     for (int i = 0; i < 5; i++) {
         uint64_t t = 1000 + 100 * (uint64_t)i;
         w.tid = OTHER_THREAD;
@@ -403,9 +403,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_eval_between_steps),
-        cmocka_unit_test(test_eval_broken_off),
+        cmocka_unit_test(test_eval_interrupted),
         cmocka_unit_test(test_eval_in_a_step),
-        cmocka_unit_test(test_eval_broken_off_in_a_step),
+        cmocka_unit_test(test_eval_interrupted_in_a_step),
         cmocka_unit_test(test_eval_without_a_train_loader),
         cmocka_unit_test(test_eval_with_gradients_in_a_step),
         cmocka_unit_test(test_rare_slow_eval),

@@ -1,4 +1,4 @@
-/* test_step_phases.c: what each nanosecond of a step is called, in loops of every shape. */
+/* test_step_phases.c: the phase of each nanosecond of a step, in loops of every shape. */
 #include "step_world.h"
 
 /* ---- phases ------------------------------------------------------------------------------- */
@@ -257,7 +257,7 @@ static void test_samples_unknown(void **state)
 
 static void test_accumulation(void **state)
 {
-    begin(); /* 8 micro-steps a step, the first round before any optimizer is known */
+    begin(); /* 8 micro-steps per step, the first round before any optimizer is known */
     uint64_t t = 1000;
     for (int step = 0; step < 3; step++) {
         for (int i = 0; i < 8; i++, t += 50) {
@@ -409,7 +409,7 @@ static void test_prefetch_over_epochs(void **state)
 
 static void test_new_iterator_each_step(void **state)
 {
-    begin(); /* next(iter(loader)), more often than iterations are remembered */
+    begin(); /* next(iter(loader)), more iterations than the table holds */
     uint64_t t = 100;
     for (uint32_t i = 0; i < 700; i++, t += 100) {
         ITER(1, i, t, t + 20);

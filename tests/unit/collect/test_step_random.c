@@ -1,4 +1,4 @@
-/* test_step_random.c: the laws of the accounting under streams nobody has thought of. */
+/* test_step_random.c: invariants of the step builder under random streams. */
 #include "step_world.h"
 
 /* ---- random streams ------------------------------------------------------------------------ */
@@ -100,7 +100,7 @@ static void test_random_streams(void **state)
         begin();
         seed = i;
         int steps = random_stream();
-        /* In feeds of any size the answer is the same. */
+        /* The result does not depend on the size of the feeds. */
         int n = w.record_count, cut = n > 0 ? (int)dice((uint64_t)n) : 0;
         assert_int_equal(step_builder_feed(w.builder, w.records, cut), 0);
         assert_int_equal(step_builder_feed(w.builder, w.records + cut, n - cut), 0);
@@ -119,7 +119,7 @@ static void test_random_streams(void **state)
     }
 }
 
-/* Bytes of a process that scribbled over its ring: anything but a crash. */
+/* Random bytes in a ring: any result is fine but a crash. */
 static void test_garbage(void **state)
 {
     for (uint64_t i = 0; i < 2000; i++) {

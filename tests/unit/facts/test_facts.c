@@ -1,5 +1,5 @@
-/* test_facts.c: which steps are kept, what their figures are, which rank is typical, and that no
- * allocation that fails on the way is overlooked. */
+/* test_facts.c: which steps are kept, what their figures are, which rank is typical, and that every
+ * failed allocation is reported. */
 #include "unit/diagnose/golden_testing.h"
 
 #include "base/mem.h"
@@ -33,11 +33,11 @@ static void test_warmup_least_and_most(void **state)
     assert_int_equal(warmup(19), 0);
     assert_int_equal(warmup(0), 0);
     assert_int_equal(warmup(1), 0);
-    /* Never settled in its first tenth: a tenth goes, no more. */
+    /* Not settled in the first tenth: a tenth is left out, no more. */
     for (size_t i = 0; i < 400; i++)
         walls[i] = 30;
     assert_int_equal(warmup(1000), 100);
-    /* A tenth of 25 is less than the least. */
+    /* A tenth of 25 steps is below the minimum. */
     even(25, 10);
     walls[0] = walls[1] = walls[2] = walls[3] = walls[4] = 90;
     assert_int_equal(warmup(25), 3);
@@ -55,7 +55,7 @@ static void test_warmup_ends_where_it_settles(void **state)
         walls[i] = 3;
     size_t n = warmup(1000);
     assert_true(n >= 9 && n <= 12); /* the running median looks five steps ahead */
-    /* One quick step amid slow ones has not settled anything. */
+    /* One fast step among slow ones does not end the warm-up. */
     even(1000, 10);
     for (size_t i = 0; i < 15; i++)
         walls[i] = 40;
@@ -65,7 +65,7 @@ static void test_warmup_ends_where_it_settles(void **state)
     even(1000, 10);
     walls[6] = 300;
     assert_int_equal(warmup(1000), 3);
-    /* Steps that vary by nature settle at once. */
+    /* Steps that always vary settle at once. */
     for (size_t i = 0; i < 1000; i++)
         walls[i] = i % 2 ? 5 : 15;
     assert_int_equal(warmup(1000), 3);
@@ -80,7 +80,7 @@ static void test_warmup_of_short_runs(void **state)
     assert_int_equal(warmup(10), 0);
     walls[0] = 300;
     assert_int_equal(warmup(3), 1);
-    assert_int_equal(warmup(2), 0); /* one step would be left: nothing to judge by */
+    assert_int_equal(warmup(2), 0); /* one step would be left: nothing to compare with */
 }
 
 /* ---- figures ------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static void test_typical_rank(void **state)
     facts_free(f);
 }
 
-/* ---- bad days ------------------------------------------------------------------------------ */
+/* ---- failures ------------------------------------------------------------------------------ */
 
 static int load_and_diagnose(void)
 {

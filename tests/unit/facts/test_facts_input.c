@@ -1,5 +1,5 @@
 /* test_facts_input.c: what the input path's tables become: sums and quantiles over workers, lines
- * over workers, and rows whose loader could not be told. */
+ * over workers, and rows whose loader is unknown. */
 #include "unit/diagnose/golden_testing.h"
 
 #include "base/mem.h"
@@ -33,15 +33,16 @@ static void near(double value, double expected, double ratio)
 /* Bin 508 begins at 0.983 ms, 540 at 1.966 ms, 613 at 9.70 ms. */
 static void test_quantiles_merge_workers(void **state)
 {
-    struct facts *f = load(META "INSERT INTO input_parts VALUES"
-                                " (7, 0, 0, 'sample', 90, 90000000, 1100000, 0),"
-                                " (7, 0, 1, 'sample', 8, 80000000, 10000000, 0),"
-                                " (7, 0, -2, 'sample', 2, 20000000, 10000000, 0)," /* numberless */
-                                " (7, 0, -1, 'unpickle', 4, 8000000, 3000000, 4096),"
-                                " (7, 1, 0, 'sample', 50, 50000000000, 1000000000, 0);"
-                                "INSERT INTO input_hist VALUES (7, 0, 0, 'sample', 508, 60),"
-                                " (7, 0, 0, 'sample', 540, 30), (7, 0, 1, 'sample', 613, 10),"
-                                " (7, 1, 0, 'sample', 783, 50);");
+    struct facts *f =
+        load(META "INSERT INTO input_parts VALUES"
+                  " (7, 0, 0, 'sample', 90, 90000000, 1100000, 0),"
+                  " (7, 0, 1, 'sample', 8, 80000000, 10000000, 0),"
+                  " (7, 0, -2, 'sample', 2, 20000000, 10000000, 0)," /* without a number */
+                  " (7, 0, -1, 'unpickle', 4, 8000000, 3000000, 4096),"
+                  " (7, 1, 0, 'sample', 50, 50000000000, 1000000000, 0);"
+                  "INSERT INTO input_hist VALUES (7, 0, 0, 'sample', 508, 60),"
+                  " (7, 0, 0, 'sample', 540, 30), (7, 0, 1, 'sample', 613, 10),"
+                  " (7, 1, 0, 'sample', 783, 50);");
     struct part_stats s;
     facts_part(f, 7, 0, FACTS_WORKERS, LEAT_PART_SAMPLE, &s);
     near(s.n, 100, 0);
@@ -85,7 +86,7 @@ static void test_ready_batches(void **state)
     facts_free(f);
 }
 
-/* A loader of -1 is the only loader's; with two it is nobody's. */
+/* Rows of loader -1 count for the only loader; with two loaders they count for none. */
 static void test_unknown_loader(void **state)
 {
     static const char rows[] =
@@ -138,7 +139,7 @@ static void test_lines_over_workers(void **state)
     facts_free(f);
 }
 
-/* A part of a later version and bins out of range harm nobody. */
+/* A part of a later version and bins out of range are ignored. */
 static void test_foreign_rows(void **state)
 {
     struct facts *f = load(META "INSERT INTO input_parts VALUES (7, 0, 0, 'later', 5, 5, 5, 0),"

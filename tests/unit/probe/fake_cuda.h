@@ -1,6 +1,6 @@
-/* fake_cuda.h: a CUDA for tests: every function counts its calls, keeps what it was given, and
- * returns what the test wants. fake_cudart.c and fake_driver.c are two libraries, as in life; the
- * driver has the real one's soname, because the probe asks it by that name. */
+/* fake_cuda.h: a CUDA for tests: every function counts its calls, keeps its arguments, and returns
+ * what the test sets. fake_cudart.c and fake_driver.c are two libraries, as in CUDA; the driver has
+ * the real one's soname, because the probe asks it by that name. */
 #ifndef LEAT_TESTS_FAKE_CUDA_H
 #define LEAT_TESTS_FAKE_CUDA_H
 
@@ -44,7 +44,7 @@ int cudaStreamEndCapture(void *stream, void **graph);
 
 /* fake_driver.c */
 extern _Atomic long fake_asked;               /* how often the driver was asked about an address */
-extern const void *fake_pinned, *fake_device; /* what it then says, of these addresses */
+extern const void *fake_pinned, *fake_device; /* its answers for these addresses */
 int cuStreamSynchronize(void *stream);
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream);
 int cuPointerGetAttribute(void *data, int attribute, uint64_t address);
@@ -61,9 +61,11 @@ int cuEventCreate(void **event, unsigned flags);
 int cuEventRecord(void *event, void *stream);
 int cuEventElapsedTime(float *ms, void *from, void *to);
 int cuStreamIsCapturing(void *stream, int *status);
-/* Whether it has work; seen late, an end is seen only by who asks again at once. */
-extern int fake_seen_late;
-extern uint64_t fake_dark_ns; /* after it an end is seen, of work and of an event */
+/* Whether it has work. With fake_reports_late, only a second query right after the first reports
+ * the end. */
+extern int fake_reports_late;
+extern uint64_t
+    fake_report_delay_ns; /* the end of work or of an event is reported this much later */
 extern _Atomic long fake_queries;
 int cuStreamQuery(void *stream);
 int cuEventQuery(void *event);

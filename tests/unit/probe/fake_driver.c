@@ -42,8 +42,8 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The clock of a probe that is compiled with LEAT_TEST_CLOCK. A loop that waits for a moment must
- * end, so reading the time takes a nanosecond. */
+/* The clock of a probe that is compiled with LEAT_TEST_CLOCK. Each reading advances the time by a
+ * nanosecond, so that a loop that waits ends. */
 uint64_t leat_test_clock_ns(void)
 {
     return fake_now_ns++;
@@ -73,8 +73,8 @@ int cuEventRecord(void *event, void *stream)
     return 0;
 }
 
-int fake_seen_late;
-uint64_t fake_dark_ns;
+int fake_reports_late;
+uint64_t fake_report_delay_ns;
 _Atomic long fake_queries;
 
 int cuStreamQuery(void *stream)
@@ -84,7 +84,8 @@ int cuStreamQuery(void *stream)
     uint64_t now = now_ns(), since = now - last_ns;
     fake_queries++;
     last_ns = now;
-    return now < fake_busy_until_ns + fake_dark_ns || (fake_seen_late && since > AT_ONCE_NS)
+    return now < fake_busy_until_ns + fake_report_delay_ns ||
+                   (fake_reports_late && since > AT_ONCE_NS)
                ? NOT_READY
                : 0;
 }
@@ -92,7 +93,7 @@ int cuStreamQuery(void *stream)
 int cuEventQuery(void *event)
 {
     enum { NOT_READY = 600 };
-    return now_ns() < *(uint64_t *)event + fake_dark_ns ? NOT_READY : 0;
+    return now_ns() < *(uint64_t *)event + fake_report_delay_ns ? NOT_READY : 0;
 }
 
 int cuEventElapsedTime(float *ms, void *from, void *to)

@@ -1,5 +1,5 @@
 /* fake_plugin.c: a library that is linked with CUDA and loaded for its caller alone, as Python
- * loads extensions: its calls are bound to the probe, but what comes next is not in the global
+ * loads extensions: its calls are bound to the probe, but the next definition is not in the global
  * scope. */
 #include "fake_cuda.h"
 
@@ -11,7 +11,7 @@ int fake_plugin_launch(void)
 }
 
 #ifndef OTHER
-/* `volatile`: a call in the last place would return to the caller, and seem to be made by it. */
+/* `volatile`: a tail call would return to the caller, and seem to be made by it. */
 int fake_plugin_copy(void), fake_plugin_wait(void);
 int fake_plugin_copy(void)
 {

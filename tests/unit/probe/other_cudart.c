@@ -1,5 +1,5 @@
 /* other_cudart.c: a second version of the runtime (fake_cuda.h has the first): two of them may be
- * in one process, each with its own users. */
+ * in one process, each used by other libraries. */
 #include <stddef.h>
 
 #include "fake_cuda.h"

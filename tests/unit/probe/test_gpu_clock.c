@@ -165,7 +165,7 @@ static void a_wait_behind_work_is_hidden(void **state)
 
 /* In the first step it is not known how much of the gap the device worked; then the beginning of
  * the gap is known and an event stands there. */
-static void work_before_a_gap_is_no_idle_time(void **state)
+static void work_before_a_gap_is_not_idle(void **state)
 {
     for (int k = 0; k < STEPS; k++) {
         leat_probe_phase(LEAT_CLOCK_INPUT);
@@ -179,14 +179,14 @@ static void work_before_a_gap_is_no_idle_time(void **state)
     assert_is(gained(LEAT_CLOCK_FORWARD).idle_ns, stalled_ns / 2 + STALL_NS / 2);
 }
 
-/* The host waits for a place in the queue, and the device has work all the time. */
+/* The host waits for a free entry in the queue, and the device has work all the time. */
 static void a_gap_behind_work_is_hidden(void **state)
 {
     fake_busy_until_ns = fake_now_ns + 10ull * STALL_NS;
     for (int k = 0; k < STEPS; k++) {
         leat_probe_phase(LEAT_CLOCK_INPUT);
         leat_probe_phase(LEAT_CLOCK_FORWARD);
-        for (int i = 0; i < 20 + 3 * k; i++) /* never after the same call, so none is learned */
+        for (int i = 0; i < 20 + 3 * k; i++) /* never after the same call, so no call is learned */
             launch();
         fake_busy_until_ns += 2ull * STALL_NS; /* the time that these launches take */
         stall();
@@ -334,19 +334,19 @@ static void short_pauses_of_many_launches_are_sampled(void **state)
 
 static void a_stream_seen_empty_late_is_asked_twice(void **state)
 {
-    fake_seen_late = 1;
+    fake_reports_late = 1;
     int percent = idle_percent(0, 200);
-    fake_seen_late = 0;
+    fake_reports_late = 0;
     assert_in_range(percent, 90, 100);
 }
 
 /* The host sees the end of a kernel after the next launch. */
 static void the_delay_of_seeing_an_end_is_measured(void **state)
 {
-    fake_dark_ns = 16000;
+    fake_report_delay_ns = 16000;
     pause_ns = 10000;
     int percent = idle_percent(0, 3000);
-    fake_dark_ns = 0;
+    fake_report_delay_ns = 0;
     pause_ns = 20000;
     assert_in_range(percent, 80, 100);
 }
@@ -438,7 +438,7 @@ static int events_of_questions(void)
 
 /* The probe's own time in a beat counts as cost, though no single one is measured. Questions behind
  * launches are ignored there, so such steps are measured more often. */
-static void a_step_of_many_beats_is_seldom_measured(void **state)
+static void steps_of_many_beats_are_rarely_measured(void **state)
 {
     child_questions_per_launch = INT32_MAX;
     int questions = in_child(events_of_questions);
@@ -469,7 +469,7 @@ static void the_first_steps_are_measured_at_any_cost(void **state)
 }
 
 /* The time that a long pause would allow is not spent on the steps that follow it. */
-static void a_pause_pays_for_few_steps(void **state)
+static void a_pause_saves_time_for_few_steps(void **state)
 {
     enum { QUICK = 150, EVENT_NS = 10000, EVENTS_PER_STEP = 6 };
     fake_now_ns += 1000000000;
@@ -524,7 +524,7 @@ static int has_totals(void)
     return leat_probe_clock(LEAT_CLOCK_PHASES_COUNT, any);
 }
 
-static void a_forked_child_begins_at_nothing(void **state)
+static void a_forked_child_starts_at_zero(void **state)
 {
     struct leat_clock_total any[LEAT_CLOCK_PHASES_COUNT];
     assert_int_equal(has_totals(), 1);
@@ -539,7 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_stall_is_charged_to_its_phase),
         TEST(a_wait_behind_work_is_hidden),
-        TEST(work_before_a_gap_is_no_idle_time),
+        TEST(work_before_a_gap_is_not_idle),
         TEST(a_gap_behind_work_is_hidden),
         TEST(a_wait_for_the_device_is_charged_to_synchronisation),
         TEST(a_large_copy_is_charged_to_transfer),
@@ -551,11 +551,11 @@ int main(void)
         TEST(short_pauses_of_many_launches_are_sampled),
         TEST(nothing_is_recorded_into_a_capture),
         TEST(an_evaluation_is_left_out),
-        TEST(a_forked_child_begins_at_nothing),
+        TEST(a_forked_child_starts_at_zero),
         TEST(a_costly_clock_leaves_steps_out),
-        TEST(a_step_of_many_beats_is_seldom_measured),
+        TEST(steps_of_many_beats_are_rarely_measured),
         TEST(the_first_steps_are_measured_at_any_cost),
-        TEST(a_pause_pays_for_few_steps),
+        TEST(a_pause_saves_time_for_few_steps),
         TEST(events_of_the_last_step_are_read),
         TEST(a_step_is_complete_when_the_next_has_its_batch),
         TEST(what_follows_the_last_step_is_not_read),

@@ -1,6 +1,6 @@
-/* Tests of the probe against a CUDA that is not one (fake_cuda.h). This program is linked with the
+/* Tests of the probe against a fake CUDA (fake_cuda.h). This program is linked with the
  * probe before it is linked with the fake runtime, so calls are bound as LD_PRELOAD binds them, and
- * sanitizers can look on. */
+ * sanitizers work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { H2D = 1, D2H, D2D, DEFAULT }; /* cudaMemcpyKind */
 
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 extern void leat_probe_watch(leat_probe_seen_fn seen);
-extern void leat_probe_on_first_call(void (*met)(void));
+extern void leat_probe_on_first_call(void (*callback)(void));
 
 static struct leat_cuda_total before[LEAT_CUDA_CLASSES_COUNT];
 static char device[64]; /* an address to stand for the device's */
@@ -46,7 +46,7 @@ static struct leat_cuda_total gained(enum leat_cuda_class class)
 {
     struct leat_cuda_total now[LEAT_CUDA_CLASSES_COUNT];
     read_totals(now);
-    /* The rate of the counter is known better with time, so a total may go back by a little. */
+    /* The rate of the counter becomes more exact with time, so a total may decrease slightly. */
     uint64_t ns = now[class].ns > before[class].ns ? now[class].ns - before[class].ns : 0;
     return (struct leat_cuda_total){now[class].n - before[class].n, ns,
                                     now[class].bytes - before[class].bytes};
@@ -61,37 +61,37 @@ static uint64_t count_all(void)
 }
 
 /* First: nothing may have been called yet. */
-static void a_process_without_cuda_has_nothing_to_tell(void **state)
+static void no_totals_without_a_call(void **state)
 {
     struct leat_cuda_total totals[LEAT_CUDA_CLASSES_COUNT];
     assert_int_equal(leat_probe_read(LEAT_CUDA_CLASSES_COUNT, totals), 0);
 }
 
-static atomic_int early, late; /* a thread at its first call tells */
+static atomic_int early_calls, late_calls; /* calls of the two callbacks */
 
-static void meet_early(void)
+static void callback_early(void)
 {
-    early++;
+    early_calls++;
 }
 
-static void meet_late(void)
+static void callback_late(void)
 {
-    late++;
+    late_calls++;
 }
 
 /* Second, for the same reason. */
-static void the_first_call_is_told_to_who_waits_for_it(void **state)
+static void the_first_call_runs_the_callback(void **state)
 {
-    leat_probe_on_first_call(meet_early);
-    assert_int_equal(early, 0);
+    leat_probe_on_first_call(callback_early);
+    assert_int_equal(early_calls, 0);
     cudaDeviceSynchronize();
-    assert_int_equal(early, 1);
-    leat_probe_on_first_call(meet_late);
-    assert_int_equal(late, 1);
+    assert_int_equal(early_calls, 1);
+    leat_probe_on_first_call(callback_late);
+    assert_int_equal(late_calls, 1);
     pid_t pid = fork();
     if (pid == 0) {
         cudaDeviceSynchronize();
-        _exit(late == 2 ? 0 : 1);
+        _exit(late_calls == 2 ? 0 : 1);
     }
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -124,7 +124,7 @@ static void launches_are_counted_and_passed_on(void **state)
     assert_int_equal(count_all(), 144);
 }
 
-/* Beyond the first thousand some are timed for all. */
+/* After the first thousand calls only some are timed, and stand for all. */
 static void many_calls_are_all_counted_and_some_timed(void **state)
 {
     enum { FIRST = 1000, MORE = 7000 };
@@ -157,7 +157,7 @@ static void errors_pass_and_move_no_bytes(void **state)
     assert_int_equal(gained(LEAT_CUDA_EVENT).n, 1);
 }
 
-static void copies_are_told_apart(void **state)
+static void copies_are_classified(void **state)
 {
     char *pinned = NULL, pageable[512], *registered = malloc(512);
     assert_int_equal(cudaHostAlloc((void **)&pinned, 4096, 0), 0);
@@ -188,7 +188,7 @@ static void copies_are_told_apart(void **state)
     assert_int_equal(gained(LEAT_CUDA_FREE_HOST).n, 2);
 }
 
-/* Memory that is pageable again after it was let go of must not be taken for pinned. */
+/* Memory that was unpinned or freed must not count as pinned. */
 static void freed_memory_is_forgotten(void **state)
 {
     static char memory[4096];
@@ -268,43 +268,45 @@ static void waiting_is_timed(void **state)
     cudaEventSynchronize(NULL);
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, 14);
     assert_int_equal(gained(LEAT_CUDA_EVENT_SYNC).n, 1);
-    assert_true(gained(LEAT_CUDA_SYNC).ns > 12900000); /* 13 ms, by a rate that is measured */
+    assert_true(gained(LEAT_CUDA_SYNC).ns >
+                12900000); /* 13 ms, by the measured rate of the counter */
 }
 
 static void a_call_inside_a_call_is_counted_once(void **state)
 {
     fake_nested = 1;
-    cudaStreamSynchronize(NULL); /* goes on to cuStreamSynchronize */
+    cudaStreamSynchronize(NULL); /* calls cuStreamSynchronize */
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, 1);
     cuStreamSynchronize(NULL);
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, 2);
     assert_int_equal(count_all(), 2);
 }
 
-static pthread_barrier_t all_are_there;
+static pthread_barrier_t all_have_slots;
 
 static void *launch_many(void *count)
 {
-    cudaDeviceSynchronize(); /* takes a place; nobody gives one back before all have asked */
-    pthread_barrier_wait(&all_are_there);
+    cudaDeviceSynchronize(); /* takes a slot; no thread gives one back before the barrier */
+    pthread_barrier_wait(&all_have_slots);
     for (long i = 0; i < (long)(intptr_t)count; i++)
         cudaLaunchKernel(NULL, one, one, NULL, 0, NULL);
     return NULL;
 }
 
-/* Rounds of threads use the places of those before them; 100 at once share what is left. */
+/* Each round of threads reuses the slots of the round before; threads beyond the slots share the
+ * last. */
 static void threads_lose_nothing(void **state)
 {
     enum { THREADS = 100, ROUNDS = 3, CALLS = 20011 };
     pthread_t threads[THREADS];
-    assert_int_equal(pthread_barrier_init(&all_are_there, NULL, THREADS), 0);
+    assert_int_equal(pthread_barrier_init(&all_have_slots, NULL, THREADS), 0);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < THREADS; i++)
             assert_int_equal(pthread_create(&threads[i], NULL, launch_many, (void *)CALLS), 0);
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
     }
-    pthread_barrier_destroy(&all_are_there);
+    pthread_barrier_destroy(&all_have_slots);
     assert_int_equal(gained(LEAT_CUDA_LAUNCH).n, THREADS * ROUNDS * CALLS);
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, THREADS * ROUNDS);
 }
@@ -331,7 +333,7 @@ static void threads_may_pin_at_the_same_time(void **state)
     assert_int_equal(gained(LEAT_CUDA_H2D_PINNED).n, 2000);
 }
 
-static void a_forked_child_begins_at_nothing(void **state)
+static void a_forked_child_starts_at_zero(void **state)
 {
     cudaDeviceSynchronize();
     pid_t pid = fork();
@@ -350,7 +352,7 @@ static void a_forked_child_begins_at_nothing(void **state)
     assert_int_equal(gained(LEAT_CUDA_SYNC).n, 1);
 }
 
-/* ---- who watches ---------------------------------------------------------------------------- */
+/* ---- watchers ------------------------------------------------------------------------------- */
 
 static struct leat_cuda_total watched[LEAT_CUDA_CLASSES_COUNT];
 
@@ -362,7 +364,7 @@ static void see(enum leat_cuda_class class, uint64_t ns, uint64_t bytes)
     cudaDeviceSynchronize(); /* what a watcher calls is part of the call */
 }
 
-static void a_watcher_is_told_of_copies_and_waits(void **state)
+static void a_watcher_gets_copies_and_waits(void **state)
 {
     static char pageable[100];
     leat_probe_watch(see);
@@ -370,7 +372,7 @@ static void a_watcher_is_told_of_copies_and_waits(void **state)
         cudaMemcpyAsync(device, pageable, 100, H2D, NULL);
     cudaStreamSynchronize(NULL);
     cudaEventSynchronize(NULL);
-    cudaLaunchKernel(NULL, one, one, NULL, 0, NULL); /* too many of them, and nobody waits */
+    cudaLaunchKernel(NULL, one, one, NULL, 0, NULL); /* not reported: frequent, and no wait */
     cudaMemcpyAsync(device, device, 100, D2D, NULL);
     cudaEventQuery(NULL);
     pid_t pid = fork(); /* the child's watcher would be the parent's */
@@ -395,13 +397,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
     const struct CMUnitTest tests[] = {
-        TEST(a_process_without_cuda_has_nothing_to_tell),
-        TEST(the_first_call_is_told_to_who_waits_for_it),
+        TEST(no_totals_without_a_call),
+        TEST(the_first_call_runs_the_callback),
         TEST(another_list_of_classes_is_refused),
         TEST(launches_are_counted_and_passed_on),
         TEST(many_calls_are_all_counted_and_some_timed),
         TEST(errors_pass_and_move_no_bytes),
-        TEST(copies_are_told_apart),
+        TEST(copies_are_classified),
         TEST(freed_memory_is_forgotten),
         TEST(the_driver_is_asked_once),
         TEST(a_copy_without_direction_finds_its_own),
@@ -410,8 +412,8 @@ int main(void)
         TEST(a_call_inside_a_call_is_counted_once),
         TEST(threads_lose_nothing),
         TEST(threads_may_pin_at_the_same_time),
-        TEST(a_forked_child_begins_at_nothing),
-        TEST(a_watcher_is_told_of_copies_and_waits),
+        TEST(a_forked_child_starts_at_zero),
+        TEST(a_watcher_gets_copies_and_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

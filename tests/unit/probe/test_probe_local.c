@@ -1,5 +1,5 @@
-/* The probe where CUDA is in no global scope: a plug-in brings it along for itself (RTLD_LOCAL), as
- * an extension of Python does. This program is linked with the probe and with nothing of CUDA. */
+/* The probe where CUDA is in no global scope: a plug-in loads it with RTLD_LOCAL, as an extension
+ * of Python does. This program is linked with the probe and with nothing of CUDA. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void a_plugin_reaches_its_own_cuda(void **state)
     void *plugin = dlopen(getenv("LEAT_TEST_PLUGIN"), RTLD_NOW | RTLD_LOCAL);
     if (!plugin)
         fail_msg("%s", dlerror());
-    assert_null(dlsym(RTLD_DEFAULT, "fake_calls")); /* else this test shows nothing */
+    assert_null(dlsym(RTLD_DEFAULT, "fake_calls")); /* a precondition of this test */
     int (*launch)(void) = (int (*)(void))dlsym(plugin, "fake_plugin_launch");
     int (*missing)(void) = (int (*)(void))dlsym(plugin, "fake_plugin_missing");
     const _Atomic long *calls = dlsym(plugin, "fake_calls");
@@ -44,8 +44,8 @@ static void a_plugin_reaches_its_own_cuda(void **state)
     assert_null(dlerror());
 }
 
-/* The first version is in the global scope now, as PyTorch's is; the second one's user must still
- * get its own, and whoever has none the global one. */
+/* The first version is in the global scope now, as PyTorch's is; a library linked with the second
+ * must still get that one, and a program linked with none the global one. */
 static void two_versions_stay_apart(void **state)
 {
     void *global = dlopen(getenv("LEAT_TEST_GLOBAL"), RTLD_NOW | RTLD_GLOBAL);
@@ -61,7 +61,7 @@ static void two_versions_stay_apart(void **state)
     assert_int_equal(*second, 23);
     assert_int_equal(*first, first_before);
     assert_int_equal(count(LEAT_CUDA_LAUNCH) - before, 23);
-    assert_int_equal(cudaDeviceSynchronize(), 0); /* this program has none of its own */
+    assert_int_equal(cudaDeviceSynchronize(), 0); /* this program is linked with none */
     assert_int_equal(*first, first_before + 1);
 }
 

@@ -1,5 +1,5 @@
-/* record_world.h: how the tests of the recorder are written: a real socket, children that record,
- * and readers of what they left. */
+/* record_world.h: common code of the recorder's tests: a real socket, children that record, and
+ * readers of their memory. */
 #ifndef LEAT_TESTS_RECORD_WORLD_H
 #define LEAT_TESTS_RECORD_WORLD_H
 
@@ -48,7 +48,7 @@ static inline int close_socket(void **state)
     return rmdir(folder);
 }
 
-/* The next process that says hello. */
+/* The next process that sends a hello. */
 static inline int receive_memfd(void)
 {
     int fd = accept(listener, NULL, NULL), memfd = -1;

@@ -89,7 +89,7 @@ static void a_long_stack_is_cut(void **state)
 {
     uint64_t stack[CALL_SITE_WORDS + 9] = {5};
     call_site_add(&table, 1, stack, CALL_SITE_WORDS + 9, 0, 1, 0);
-    stack[CALL_SITE_WORDS] = 1; /* what lies beyond does not tell places apart */
+    stack[CALL_SITE_WORDS] = 1; /* frames beyond the limit do not distinguish call sites */
     call_site_add(&table, 1, stack, CALL_SITE_WORDS + 9, 0, 1, 0);
     assert_int_equal(rows_used(), 1);
     assert_int_equal(sum_of(1, 5).n, 2);

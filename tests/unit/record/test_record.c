@@ -1,4 +1,4 @@
-/* test_record.c: the rings, with real memfds, a real socket, real forks and real deaths. */
+/* test_record.c: the rings, with real memfds, a real socket, real forks and killed processes. */
 #include "record_world.h"
 
 static void record_many(int n)
@@ -86,7 +86,7 @@ static void die_midway(void)
     kill(getpid(), SIGKILL);
 }
 
-static void the_dead_are_still_read(void **state)
+static void memory_of_a_killed_process_is_read(void **state)
 {
     pid_t pid = run_child(die_midway);
     struct ring_reader reader;
@@ -110,7 +110,7 @@ static void fork_children(void)
     record_many(2);
 }
 
-static void a_fork_starts_afresh(void **state)
+static void a_forked_child_has_its_own_memory(void **state)
 {
     pid_t pid = run_child(fork_children);
     struct ring_reader parent, child;
@@ -155,16 +155,16 @@ static void threads_beyond_the_rings_are_counted(void **state)
     ring_reader_close(&reader);
 }
 
-static void record_until_told(void)
+static void record_until_stopped(void)
 {
     leat_recorder_open();
     while (leat_recording())
         record_many(1);
 }
 
-static void stop_is_heard(void **state)
+static void recording_stops_on_request(void **state)
 {
-    pid_t pid = run_child(record_until_told);
+    pid_t pid = run_child(record_until_stopped);
     struct ring_reader reader;
     open_reader(&reader);
     ring_reader_stop(&reader);
@@ -183,7 +183,7 @@ static void nest(void)
     leat_record(LEAT_REC_OPTIMIZER, 0, 0, 0, 3, 4);
 }
 
-static void a_step_inside_a_backward_says_so(void **state)
+static void a_step_inside_a_backward_is_flagged(void **state)
 {
     pid_t pid = run_child(nest);
     struct ring_reader reader;
@@ -208,7 +208,7 @@ static void without_leat(void)
     record_many(10);
 }
 
-static void nobody_to_record_for_is_fine(void **state)
+static void recording_without_leat_is_harmless(void **state)
 {
     int status;
     waitpid(run_child(without_leat), &status, 0);
@@ -251,7 +251,7 @@ static void *race_reader(void *arg)
     return NULL;
 }
 
-static void nothing_is_torn(void **state)
+static void no_record_is_torn(void **state)
 {
     setenv("LEAT_SOCKET", socket_path, 1);
     assert_int_equal(leat_recorder_open(), 0);
@@ -276,14 +276,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_arrives),
         cmocka_unit_test(overflow_is_counted),
-        cmocka_unit_test(the_dead_are_still_read),
-        cmocka_unit_test(a_fork_starts_afresh),
+        cmocka_unit_test(memory_of_a_killed_process_is_read),
+        cmocka_unit_test(a_forked_child_has_its_own_memory),
         cmocka_unit_test(threads_beyond_the_rings_are_counted),
-        cmocka_unit_test(stop_is_heard),
-        cmocka_unit_test(a_step_inside_a_backward_says_so),
-        cmocka_unit_test(nobody_to_record_for_is_fine),
+        cmocka_unit_test(recording_stops_on_request),
+        cmocka_unit_test(a_step_inside_a_backward_is_flagged),
+        cmocka_unit_test(recording_without_leat_is_harmless),
         cmocka_unit_test(bad_memory_is_refused),
-        cmocka_unit_test(nothing_is_torn),
+        cmocka_unit_test(no_record_is_torn),
     };
     return cmocka_run_group_tests(tests, open_socket, close_socket);
 }

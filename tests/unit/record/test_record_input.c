@@ -1,5 +1,5 @@
-/* test_record_input.c: parts and lines: what the recorder adds up, and what the reader lets through
- * of memory that somebody may have scribbled over. */
+/* test_record_input.c: parts and lines: what the recorder adds up, and what the reader accepts of
+ * memory that may hold garbage. */
 #include "record_world.h"
 
 static struct ring_reader reader;
@@ -24,7 +24,7 @@ static uint64_t sum_of_bins(const struct ring_part *part)
 /* ---- bins ----------------------------------------------------------------------------------- */
 
 /* Each bin begins where the one before ends, and is never wider than 1/32 of what it holds. */
-static void bins_touch_and_are_narrow(void **state)
+static void bins_are_adjacent_and_narrow(void **state)
 {
     for (uint32_t bin = 0; bin < DURATION_BUCKETS; bin++) {
         uint64_t low = duration_bucket_low_ns(bin);
@@ -85,7 +85,7 @@ static void parts_are_added_up(void **state)
     assert_int_equal(requests[REC_READY_COUNTS - 1], 1);
     assert_int_equal(ring_reader_ready(&reader, 0, requests), 0);
     assert_int_equal(ring_reader_ready(&reader, REC_PART_LOADERS, requests), 0);
-    /* What never happened, and what cannot be. */
+    /* A part that never happened, and parts and loaders that do not exist. */
     int there = 0;
     for (uint32_t loader = 0; loader < REC_PART_LOADERS + 2; loader++)
         for (uint32_t i = 0; i < LEAT_PARTS_COUNT + 2; i++)
@@ -100,7 +100,7 @@ static void add_together(void)
     leat_recorder_open();
     leat_parts(0, LEAT_PART_SAMPLE, ns, 4);
     leat_parts(0, LEAT_PART_SAMPLE, ns, 1);
-    leat_parts(0, LEAT_PART_COLLATE, ns, 0); /* none is nothing */
+    leat_parts(0, LEAT_PART_COLLATE, ns, 0); /* a count of 0 adds nothing */
 }
 
 static void parts_are_added_together(void **state)
@@ -166,7 +166,7 @@ static void fork_a_worker(void)
         leat_recorder_worker_loader(5);
         for (int i = 0; i < 13; i++)
             leat_part(0, LEAT_PART_SAMPLE, 1, 0);
-        /* `below` of a life before the fork is nobody's here. */
+        /* `below` is a line of the parent: not valid after the fork. */
         leat_recorder_line(&(struct leat_line){.file = "b.py", .line = 2, .below = 0});
         _exit(0);
     }
@@ -197,7 +197,7 @@ static void a_fork_has_totals_of_its_own(void **state)
     ring_reader_close(&child);
 }
 
-static void add_until_told(void)
+static void add_until_stopped(void)
 {
     leat_recorder_open();
     while (leat_recording())
@@ -214,7 +214,7 @@ static void stop_ends_parts_and_lines(void **state)
 {
     struct ring_part part;
     struct ring_line line;
-    pid_t pid = run_child(add_until_told);
+    pid_t pid = run_child(add_until_stopped);
     open_reader(&reader);
     while (!ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part))
         sched_yield();
@@ -237,7 +237,7 @@ static void without_leat(void)
         _exit(1);
 }
 
-static void nobody_to_record_for_is_fine(void **state)
+static void recording_without_leat_is_harmless(void **state)
 {
     int status;
     waitpid(run_child(without_leat), &status, 0);
@@ -344,8 +344,8 @@ static void lines_are_added_up(void **state)
     ring_reader_close(&reader);
 }
 
-/* Of a long path the end stays, of a name the beginning, and no character is cut in two. */
-static void long_texts_keep_what_tells_most(void **state)
+/* The end of a long path is kept, and the start of a long name; no character is split. */
+static void long_texts_keep_the_useful_end(void **state)
 {
     struct ring_line line;
     make_long_texts();
@@ -370,7 +370,7 @@ static void fill_lines(void)
         if (leat_recorder_line(&line) != -1)
             _exit(2);
     line.line = REC_LINES - 1;
-    if (leat_recorder_line(&line) != REC_LINES - 1) /* one that has a place still counts */
+    if (leat_recorder_line(&line) != REC_LINES - 1) /* a line that has a slot still counts */
         _exit(3);
 }
 
@@ -388,7 +388,7 @@ static void a_full_table_counts_what_it_loses(void **state)
     ring_reader_close(&reader);
 }
 
-static void scribbled_lines_are_checked(void **state)
+static void invalid_lines_are_refused(void **state)
 {
     struct ring_line line;
     struct ring_part part;
@@ -412,14 +412,14 @@ static void scribbled_lines_are_checked(void **state)
     assert_int_equal(strlen(line.function), REC_FUNCTION_BYTES - 1);
     area->lines[6].part = LEAT_PARTS_COUNT;
     assert_int_equal(ring_reader_line(&reader, 6, &line), 0);
-    area->header.parts_used[0] = 0xff; /* a bit without an occurrence is none */
+    area->header.parts_used[0] = 0xff; /* a bit without an occurrence is ignored */
     assert_int_equal(ring_reader_part(&reader, 0, LEAT_PART_SAMPLE, &part), 0);
     ring_reader_close(&reader);
 }
 
 /* ---- engines -------------------------------------------------------------------------------- */
 
-static void tell_engines(void)
+static void record_engines(void)
 {
     char long_text[300];
     memset(long_text, 'x', sizeof long_text);
@@ -433,14 +433,14 @@ static void tell_engines(void)
     for (int i = 0; i < 101; i++)
         leat_recorder_stages(2, &stages);
     info = (struct leat_engine_info){.threads = 1, .source = long_text, .order = long_text};
-    leat_recorder_engine(2, &info); /* the threads change, what it reads does not */
+    leat_recorder_engine(2, &info); /* the threads change, the texts do not */
     leat_recorder_engine(REC_LOADERS + 9, &info);
 }
 
-static void engines_are_told_and_added_up(void **state)
+static void engines_are_recorded_and_added_up(void **state)
 {
     struct ring_engine e;
-    read_child(tell_engines);
+    read_child(record_engines);
     assert_false(ring_reader_engine(&reader, 0, &e)); /* a loader without one */
     assert_true(ring_reader_engine(&reader, 2, &e));
     assert_int_equal(e.stages.batches, 101);
@@ -462,19 +462,19 @@ static void engines_are_told_and_added_up(void **state)
 /* Stands for the probe: the recorder finds it by its name, as it finds the one that was preloaded.
  */
 static uint64_t probe_calls;
-static int probe_asked;
-static void (*probe_met)(void);
-void leat_probe_on_first_call(void (*met)(void)) __attribute__((visibility("default")));
-void leat_probe_on_first_call(void (*met)(void))
+static int probe_reads;
+static void (*probe_callback)(void);
+void leat_probe_on_first_call(void (*callback)(void)) __attribute__((visibility("default")));
+void leat_probe_on_first_call(void (*callback)(void))
 {
-    probe_met = met;
+    probe_callback = callback;
 }
 
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
     __attribute__((visibility("default")));
 int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals)
 {
-    probe_asked++;
+    probe_reads++;
     assert_int_equal(classes, LEAT_CUDA_CLASSES_COUNT);
     memset(ret_totals, 0, classes * sizeof *ret_totals);
     ret_totals[LEAT_CUDA_LAUNCH] =
@@ -494,18 +494,18 @@ int leat_probe_clock(uint32_t phases, struct leat_clock_total *ret_totals)
     return 1;
 }
 
-static int marked[LEAT_CLOCK_RESUMED + 1];
+static int phase_calls[LEAT_CLOCK_RESUMED + 1];
 void leat_probe_phase(enum leat_clock_phase phase) __attribute__((visibility("default")));
 void leat_probe_phase(enum leat_clock_phase phase)
 {
-    marked[phase]++;
+    phase_calls[phase]++;
 }
 
 static void call_cuda(uint64_t more, enum leat_record_kind then)
 {
     probe_calls += more;
     if (more)
-        probe_met();
+        probe_callback();
     if (then != LEAT_REC_NONE)
         leat_record(then, 0, 0, 0, 1, 2);
 }
@@ -513,22 +513,22 @@ static void call_cuda(uint64_t more, enum leat_record_kind then)
 static void train_with_cuda(void)
 {
     leat_recorder_open();
-    call_cuda(7, LEAT_REC_FETCH); /* the model was made: no part of a step */
+    call_cuda(7, LEAT_REC_FETCH); /* calls that make the model: not part of a step */
     for (int i = 0; i < 23; i++) {
         call_cuda(2, LEAT_REC_BACKWARD);
         call_cuda(3, LEAT_REC_OPTIMIZER);
-        call_cuda(1, LEAT_REC_FETCH); /* of the next step, also when it is never made */
+        call_cuda(1, LEAT_REC_FETCH); /* part of the next step, even when no step follows */
     }
     call_cuda(30, LEAT_REC_FETCH); /* an evaluation */
     call_cuda(11, LEAT_REC_NONE);
     leat_gpu_phase(LEAT_CLOCK_BACKWARD);
-    assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
+    assert_int_equal(phase_calls[LEAT_CLOCK_BACKWARD], 1);
     leat_recorder_close();
-    leat_gpu_phase(LEAT_CLOCK_BACKWARD); /* nobody wants to know */
-    assert_int_equal(marked[LEAT_CLOCK_BACKWARD], 1);
+    leat_gpu_phase(LEAT_CLOCK_BACKWARD); /* closed: no effect */
+    assert_int_equal(phase_calls[LEAT_CLOCK_BACKWARD], 1);
 }
 
-static void tell_cuda_lines(void)
+static void record_cuda_lines(void)
 {
     leat_recorder_open();
     uint64_t steps = leat_recorder_steps();
@@ -538,7 +538,7 @@ static void tell_cuda_lines(void)
     steps = leat_recorder_steps() - steps; /* the first batch is a step as long as none trains */
     struct leat_cuda_line line = {LEAT_CUDA_SYNC, 41, "train.py", "main", 2, 30, 400, steps};
     leat_recorder_cuda_line(&line);
-    line.steps = 1; /* another stack at the same line, met less often */
+    line.steps = 1; /* another stack at the same line, with fewer steps */
     leat_recorder_cuda_line(&line);
     line.what = LEAT_CUDA_H2D_PAGEABLE;
     for (line.line = 0; leat_recorder_cuda_line(&line) == 0; line.line++)
@@ -548,10 +548,10 @@ static void tell_cuda_lines(void)
     leat_recorder_close();
 }
 
-static void lines_of_cuda_are_added_up(void **state)
+static void cuda_lines_are_added_up(void **state)
 {
     struct ring_cuda_line line;
-    read_child(tell_cuda_lines);
+    read_child(record_cuda_lines);
     assert_true(ring_reader_cuda_line(&reader, 0, &line));
     assert_int_equal(line.class, LEAT_CUDA_SYNC);
     assert_int_equal(line.line, 41);
@@ -562,7 +562,7 @@ static void lines_of_cuda_are_added_up(void **state)
     assert_int_equal(line.bytes, 800);
     assert_int_equal(line.steps, 4);
     assert_true(ring_reader_cuda_line(&reader, REC_CUDA_LINES - 1, &line));
-    assert_int_equal(line.line, REC_CUDA_LINES - 2); /* there was room for no more */
+    assert_int_equal(line.line, REC_CUDA_LINES - 2); /* the table is full */
     reader.area->header.cuda_lines_used = UINT32_MAX;
     assert_false(ring_reader_cuda_line(&reader, REC_CUDA_LINES, &line));
     reader.area->cuda_lines[0].class = LEAT_CUDA_CLASSES_COUNT;
@@ -578,14 +578,15 @@ static void infer_with_cuda(void)
     leat_recorder_open();
     call_cuda(0, LEAT_REC_FETCH); /* before anything of CUDA is used */
     leat_gpu_phase(LEAT_CLOCK_INPUT);
-    assert_int_equal(probe_asked + marked[LEAT_CLOCK_INPUT], 0); /* so the probe is left alone */
+    assert_int_equal(probe_reads + phase_calls[LEAT_CLOCK_INPUT],
+                     0); /* so the probe is not called */
     for (int i = 0; i < 5; i++)
         call_cuda(4, LEAT_REC_FETCH);
     call_cuda(2, LEAT_REC_NONE);
     leat_recorder_close();
 }
 
-static void calls_of_cuda_are_told_by_span(void **state)
+static void cuda_calls_are_counted_by_span(void **state)
 {
     struct ring_cuda calls;
     struct rec_header h;
@@ -605,11 +606,10 @@ static void calls_of_cuda_are_told_by_span(void **state)
     assert_int_equal(input->idle_ns, 100 * input->n);
     assert_int_equal(input->hidden_ns, 10 * input->n);
     assert_int_equal(calls.clock[LEAT_CLOCK_OTHER].n, 1);
-    reader.area->cuda.of[REC_CUDA_STEPPED][LEAT_CUDA_LAUNCH].n =
-        3; /* scribbled: less than before */
+    reader.area->cuda.of[REC_CUDA_STEPPED][LEAT_CUDA_LAUNCH].n = 3; /* garbage: less than before */
     assert_true(ring_reader_cuda(&reader, &calls));
     assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].n, 0);
-    reader.area->header.cuda_used = 77; /* it died while it wrote */
+    reader.area->header.cuda_used = 77; /* it was killed while it wrote */
     assert_true(ring_reader_cuda(&reader, &calls));
     ring_reader_close(&reader);
 }
@@ -623,7 +623,7 @@ static void steps_of_an_inference_end_with_the_next_batch(void **state)
     assert_int_equal(calls.of[RING_CUDA_STEPS][LEAT_CUDA_LAUNCH].n, 20);
     assert_int_equal(calls.of[RING_CUDA_AFTER][LEAT_CUDA_LAUNCH].n, 2);
     ring_reader_close(&reader);
-    read_child(tell_engines); /* a process that uses no CUDA */
+    read_child(record_engines); /* a process that uses no CUDA */
     assert_false(ring_reader_cuda(&reader, &calls));
     ring_reader_close(&reader);
 }
@@ -631,21 +631,21 @@ static void steps_of_an_inference_end_with_the_next_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bins_touch_and_are_narrow),
+        cmocka_unit_test(bins_are_adjacent_and_narrow),
         cmocka_unit_test(parts_are_added_up),
         cmocka_unit_test(parts_are_added_together),
         cmocka_unit_test(threads_lose_nothing),
         cmocka_unit_test(a_fork_has_totals_of_its_own),
         cmocka_unit_test(stop_ends_parts_and_lines),
-        cmocka_unit_test(nobody_to_record_for_is_fine),
+        cmocka_unit_test(recording_without_leat_is_harmless),
         cmocka_unit_test(a_reader_never_sees_less_than_n),
         cmocka_unit_test(lines_are_added_up),
-        cmocka_unit_test(long_texts_keep_what_tells_most),
+        cmocka_unit_test(long_texts_keep_the_useful_end),
         cmocka_unit_test(a_full_table_counts_what_it_loses),
-        cmocka_unit_test(scribbled_lines_are_checked),
-        cmocka_unit_test(engines_are_told_and_added_up),
-        cmocka_unit_test(calls_of_cuda_are_told_by_span),
-        cmocka_unit_test(lines_of_cuda_are_added_up),
+        cmocka_unit_test(invalid_lines_are_refused),
+        cmocka_unit_test(engines_are_recorded_and_added_up),
+        cmocka_unit_test(cuda_calls_are_counted_by_span),
+        cmocka_unit_test(cuda_lines_are_added_up),
         cmocka_unit_test(steps_of_an_inference_end_with_the_next_batch),
     };
     return cmocka_run_group_tests(tests, open_socket, close_socket);
