@@ -21,8 +21,8 @@ import importlib
 import os
 import sys
 
-from leat import _record
-from leat.hooks import process
+from . import _record
+from .hooks import process
 
 __all__ = [
     "BucketSampler",
@@ -125,7 +125,7 @@ def wrap_loader(iterable, name=None):
     """The same iterable, with its batches recorded as those of a DataLoader. It has the same
     length, can be iterated again if the original can, and has all other attributes of the
     original."""
-    from leat.hooks.wrap_loader import wrap
+    from .hooks.wrap_loader import wrap
 
     return wrap(iterable, name)
 

@@ -19,6 +19,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     MAX_MAP_READS = 64, /* times a process's mappings are read: importing torch takes a while */
@@ -88,9 +89,42 @@ static char isolating_flag(const char *command)
     return 0;
 }
 
+/* Whether Python finds a module sitecustomize in a folder of PYTHONPATH. A relative one is below
+ * the working directory. */
+static bool has_sitecustomize(const struct collector *c, int64_t pid, const char *folder)
+{
+    static const char *const files[] = {"sitecustomize.py", "sitecustomize/__init__.py"};
+    char number[24];
+    bool found = false;
+    snprintf(number, sizeof number, "%lld", (long long)pid);
+    for (size_t i = 0; i < sizeof files / sizeof *files && !found; i++) {
+        char *path = folder[0] == '/'
+                         ? path_join(folder, files[i], NULL)
+                         : path_join(c->proc_root, "proc", number, "cwd", folder, files[i], NULL);
+        found = path && access(path, F_OK) == 0;
+        mem_free(path);
+    }
+    return found;
+}
+
+/* The first folder of PYTHONPATH ahead of leat's that has a sitecustomize, which Python then runs
+ * in place of leat's; NULL: none. Splits `path`. */
+static const char *sitecustomize_ahead(struct collector *c, int64_t pid, char *path)
+{
+    char *rest = NULL;
+    for (char *folder = strtok_r(path, ":", &rest); folder; folder = strtok_r(NULL, ":", &rest)) {
+        if (strstr(folder, inject_dir(c)))
+            return NULL;
+        if (has_sitecustomize(c, pid, folder))
+            return folder;
+    }
+    return NULL;
+}
+
 static void find_reason(struct collector *c, struct tree_process *s)
 {
     char value[8192], why[160] = "";
+    const char *folder;
     int result = proc_environ(c->proc_root, s->pid, "LEAT_SOCKET", value, sizeof value);
     if (result == -ENOENT) {
         snprintf(why, sizeof why, "was started without leat's environment");
@@ -101,6 +135,9 @@ static void find_reason(struct collector *c, struct tree_process *s)
         else if (isolating_flag(s->command))
             snprintf(why, sizeof why, "was started with python -%c, which ignores PYTHONPATH",
                      isolating_flag(s->command));
+        else if (result >= 0 && (folder = sitecustomize_ahead(c, s->pid, value)))
+            snprintf(why, sizeof why, "has a sitecustomize ahead of leat's on PYTHONPATH, in %.60s",
+                     folder);
     }
     mem_free(s->no_data_reason);
     s->no_data_reason = why[0] ? mem_strdup(why) : NULL;

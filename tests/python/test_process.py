@@ -4,6 +4,7 @@ import glob
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from conftest import PACKAGE, environment
@@ -126,6 +127,117 @@ def test_imports_are_not_changed(train):
         preamble=False,
     )
     assert len(run.receiver.processes) == 1 and run.stderr == ""
+
+
+# Finders with loaders that importlib accepts; each finds torch by Loader(...).
+LOADERS = {
+    "slots": """
+        class Loader:
+            __slots__ = ("exec_module", "original")
+            def __init__(self, spec):
+                self.original = spec.loader
+                self.exec_module = self.original.exec_module
+            def create_module(self, spec): return None
+        make = Loader
+        """,
+    "class": """
+        class Loader:
+            original = None
+            @classmethod
+            def create_module(cls, spec): return None
+            @classmethod
+            def exec_module(cls, module): cls.original.exec_module(module)
+        def make(spec):
+            Loader.original = spec.loader
+            return Loader
+        """,
+    "attributes cannot be set": """
+        class Loader:
+            def __init__(self, spec): self.__dict__["original"] = spec.loader
+            def __setattr__(self, name, value): raise RuntimeError(name)
+            def __getattr__(self, name): return getattr(self.original, name)
+        make = Loader
+        """,
+    "own exec_module": """
+        class Loader:
+            def __init__(self, spec):
+                self.exec_module = self.mine = spec.loader.exec_module
+            def create_module(self, spec): return None
+        make = Loader
+        """,
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_loaders_of_other_importers(train, loader):
+    run = train(
+        textwrap.dedent(LOADERS[loader])
+        + textwrap.dedent("""
+        import importlib.util, sys
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name != "torch":
+                    return None
+                from importlib.machinery import PathFinder
+                spec = PathFinder.find_spec(name, path)
+                self.loader = spec.loader = make(spec)
+                return spec
+        finder = Finder()
+        sys.meta_path.insert(1, finder)
+        assert isinstance(importlib.util.find_spec("torch").loader, type(finder.loader))
+        import torch
+        assert torch.__loader__ is torch.__spec__.loader is finder.loader
+        here = finder.loader.exec_module
+        assert here == getattr(finder.loader, "mine", here)
+        from torch.utils.data import DataLoader
+        for _ in DataLoader([1, 2, 3]): pass
+        """),
+        preamble=False,
+    )
+    assert len(run.main.batches()) == 3 and run.stderr == ""
+
+
+@pytest.mark.parametrize("file", ["leat.py", "leat/__init__.py"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_users_own_module_named_leat(train, tmp_path, file, when):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(
+        "from torch.utils.data import Dataset\n"
+        "class Mine(Dataset):\n"
+        "    def __len__(self): return 7\n"
+        "    def __getitem__(self, i): return i\n"
+        if when == "after"
+        else "import sys\nassert 'torch' not in sys.modules\nMine = lambda: list(range(7))\n"
+    )
+    imports = ["import leat", "import torch", "import torch._dynamo"]
+    run = train(
+        "\n".join(imports if when == "before" else imports[1:] + imports[:1])
+        + textwrap.dedent("""
+        import os
+        assert os.path.dirname(leat.__file__).startswith(os.getcwd()), leat.__file__
+        from torch.utils.data import DataLoader
+        for _ in DataLoader(leat.Mine(), num_workers=2): pass
+        """),
+        preamble=False,
+    )
+    assert len(run.main.batches()) == 7 and len(run.workers) == 2 and run.stderr == ""
+    assert not run.main.header["missing"]
+
+
+def test_a_users_module_named_leat_is_not_imported_by_the_hooks(train, tmp_path):
+    (tmp_path / "leat.py").write_text("raise ValueError('not for you')\n")
+    run = train("for _ in DataLoader(Rows(5), num_workers=1): pass")
+    assert len(run.main.batches()) == 5 and run.stderr == ""
+
+
+def test_a_folder_named_leat_does_not_hide_leat(train, tmp_path):
+    (tmp_path / "leat").mkdir()
+    run = train("""
+    import leat
+    assert leat.__version__
+    for _ in DataLoader(Rows(5)): leat.step()
+    """)
+    assert len(run.main.batches()) == len(run.main.of("step")) == 5
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -4,13 +4,19 @@ Every Python of the run imports this module at start-up. It removes its folder f
 watches for the import of torch, and runs the sitecustomize that Python would have found without it.
 Child processes inherit PYTHONPATH.
 
-Imports are not changed. A finder in sys.meta_path asks the other finders for a module and adds a
-call of leat's after the module has been executed; the module, its spec and its loader are the
-originals. The finder answers only for the name `leat`, with the folder of this file, so that a
-script can import leat in an interpreter where it is not installed.
+Imports are not changed. A finder in sys.meta_path asks the other finders for a module and passes on
+what they answer, with a loader that calls leat after the module has been executed. The module gets
+its original loader before it is executed.
+
+`import leat` finds what it finds without this file. Only if that is nothing, a folder without
+__init__.py, or another leat, it gets the package in the folder of this file, so that a script can
+import leat in an interpreter where it is not installed. If the script has a module leat of its own,
+the hooks are imported under the name PRIVATE.
 """
 
 import sys
+
+PRIVATE = "_leat_hooks"
 
 
 def _begin():
@@ -26,8 +32,8 @@ def _begin():
     if os.environ.get("LEAT_SOCKET"):
         sys.meta_path.insert(0, _Finder(os.path.dirname(folder)))
     elif os.environ.get("LEAT_BENCH"):
-        finder = _Finder(os.path.dirname(folder), "leat.bench.agent")
-        finder.watched = {"leat": None, "torch": "install"}
+        finder = _Finder(os.path.dirname(folder), "bench.agent")
+        finder.watched = {"torch": "install"}
         sys.meta_path.insert(0, finder)
 
 
@@ -40,11 +46,10 @@ def _same(entry, folder):
 class _Finder:
     """Calls leat when the modules in `watched` have been imported."""
 
-    def __init__(self, package, hooks="leat.hooks.install"):
+    def __init__(self, package, hooks="hooks.install"):
         self.package = package
         self.hooks = hooks
         self.watched = {
-            "leat": None,
             "torch": "install",
             "torch._dynamo.callback": "dynamo_imported",
             "torch._dynamo.eval_frame": "dynamo_imported",
@@ -55,68 +60,108 @@ class _Finder:
         }
 
     def find_spec(self, name, path=None, target=None):
+        if name == PRIVATE:
+            return self.own_spec(name)
+        if name == "leat":
+            spec = self.ask_others(name, path, target)
+            return spec if self.is_users(spec) else self.own_spec(name)
         if name not in self.watched:
             return None
-        if name == "leat":
-            return self.own_spec()
+        spec = self.ask_others(name, path, target)
+        try:
+            if spec is not None and spec.loader is not None:
+                spec.loader = _Loader(spec.loader, name, self)
+        except Exception:
+            pass
+        return spec
+
+    def ask_others(self, name, path=None, target=None):
         for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
+            if finder is self:
                 continue
+            find = getattr(finder, "find_spec", None)
+            if find is None:
+                return None  # the import system calls it in its own way, or skips it
             spec = find(name, path, target)
             if spec is not None:
-                self.watch(name, spec)
                 return spec
         return None
 
-    def own_spec(self):
+    def is_users(self, spec):
+        """Whether a spec of `leat` is of the user's own module, and not of an installed leat."""
+        try:
+            import os
+
+            if spec is None or not spec.has_location:
+                return False
+            return not any(
+                os.path.exists(os.path.join(folder, "_inject", "sitecustomize.py"))
+                for folder in spec.submodule_search_locations or ()
+            )
+        except Exception:
+            return False
+
+    def own_spec(self, name):
         try:
             import os
             from importlib.util import spec_from_file_location
 
             return spec_from_file_location(
-                "leat",
+                name,
                 os.path.join(self.package, "__init__.py"),
                 submodule_search_locations=[self.package],
             )
         except Exception:
             return None
 
-    def watch(self, name, spec):
-        """Replaces the exec_module of the loader for one call."""
-        try:
-            loader = spec.loader
-            run = loader.exec_module
-
-            def exec_module(module):
-                try:
-                    loader.__dict__.pop("exec_module", None)
-                finally:
-                    run(module)
-                self.imported(name, module)
-
-            loader.exec_module = exec_module
-        except Exception:
-            pass
+    def hooks_name(self):
+        imported = sys.modules.get("leat")
+        if imported is not None:
+            spec = getattr(imported, "__spec__", None)
+        else:
+            spec = self.ask_others("leat")
+        return f"{PRIVATE if self.is_users(spec) else 'leat'}.{self.hooks}"
 
     def imported(self, name, module):
         try:
             hook = self.watched.pop(name, None)
-            if len(self.watched) == 1:  # only `leat` is left
-                self.leave()
             if hook:
                 from importlib import import_module
 
-                getattr(import_module(self.hooks), hook)(module)
+                getattr(import_module(self.hooks_name()), hook)(module)
         except Exception:
             pass
 
-    def leave(self):
-        """Removes this finder. `leat` is in sys.modules now, or will be in a moment."""
-        import leat  # noqa: F401
 
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+class _Loader:
+    """Stands for another loader until that executes its module, then calls leat. Only its own
+    attributes are set: nothing is assumed of the other loader."""
+
+    def __init__(self, loader, name, finder):
+        self._leat = loader, name, finder
+
+    @property
+    def __class__(self):
+        return type(self._leat[0])
+
+    def __getattr__(self, name):
+        value = getattr(self._leat[0], name)
+        if name == "exec_module":
+            return self._execute
+        return value
+
+    def _execute(self, module):
+        loader, name, finder = self._leat
+        try:
+            spec = module.__spec__
+            if spec.loader is self:
+                spec.loader = loader
+            if module.__loader__ is self:
+                module.__loader__ = loader
+        except Exception:
+            pass
+        loader.exec_module(module)
+        finder.imported(name, module)
 
 
 def _chain():

@@ -4,10 +4,10 @@ Nothing here is installed before the script initialises CUDA: torch then calls t
 lazy-call list. On a machine without CUDA no method is wrapped.
 """
 
-from leat import _record
-from leat.hooks import patch, process
-from leat.hooks.distributed import make_sync
-from leat.profile import lines
+from .. import _record
+from ..profile import lines
+from . import patch, process
+from .distributed import make_sync
 
 inside = _record.inside
 now = _record.now_ns

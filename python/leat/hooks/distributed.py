@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 
-from leat import _record
-from leat.hooks import patch, process
+from .. import _record
+from . import patch, process
 
 begin = _record.begin
 now = _record.now_ns

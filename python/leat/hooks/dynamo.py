@@ -13,9 +13,9 @@ step.
 import os
 import sys
 
-from leat import _record
-from leat.hooks import patch, process
-from leat.hooks.training import optimizers, prepare_for_dynamo
+from .. import _record
+from . import patch, process
+from .training import optimizers, prepare_for_dynamo
 
 ERROR = _record.FLAG_ERROR
 OPTIMIZER = _record.OPTIMIZER

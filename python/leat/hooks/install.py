@@ -9,8 +9,8 @@ import atexit
 import sys
 import traceback
 
-from leat import _record
-from leat.hooks import (
+from .. import _record
+from . import (
     cuda,
     distributed,
     dynamo,

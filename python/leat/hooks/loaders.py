@@ -13,10 +13,10 @@ data queue or, without workers, the Fetch of hook_fetcher.c.
 import types
 import weakref
 
-from leat import _record
-from leat.hooks import patch, process, text, user_code
-from leat.hooks import workers as worker_hooks
-from leat.hooks.object_table import ObjectTable
+from .. import _record
+from . import patch, process, text, user_code
+from . import workers as worker_hooks
+from .object_table import ObjectTable
 
 begin = _record.begin
 end = _record.end
@@ -90,7 +90,7 @@ def _flag(value):
 
 def _class_name(kind):
     """The qualified name of a class; for leat's own, the name it is imported by."""
-    own = str(kind.__module__).startswith("leat.")
+    own = user_code.PACKAGE == "leat" and str(kind.__module__).startswith("leat.")
     return f"leat.data.{kind.__qualname__}" if own else kind.__qualname__
 
 
@@ -100,7 +100,7 @@ def _engine_readable(loader, dataset):
     try:
         if hasattr(loader, "_leat_runs_in_c"):
             return int(loader._leat_runs_in_c())
-        if dataset is None or process.role == _record.ROLE_WORKER:
+        if dataset is None or process.role == _record.ROLE_WORKER or user_code.PACKAGE != "leat":
             return -1
         if not _may_be_readable(dataset):
             return 0

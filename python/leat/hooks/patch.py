@@ -9,7 +9,7 @@ import functools
 import sys
 import types
 
-from leat.hooks import process, text
+from . import process, text, user_code
 
 _ABSENT = object()
 _patches = []  # (owner, attribute, wrapper, what was in the owner's own dict or _ABSENT)
@@ -50,7 +50,7 @@ def _functions(namespace):
     for value in list(vars(namespace).values()):
         if isinstance(value, types.FunctionType):
             yield value
-        elif isinstance(value, type) and value.__module__.startswith("leat."):
+        elif isinstance(value, type) and value.__module__.startswith(user_code.PACKAGE + "."):
             yield from _functions(value)
 
 
@@ -58,7 +58,7 @@ def hide_from_dynamo(skip_code):
     """After a graph break Dynamo compiles every function that is called, except torch's own. This
     excludes leat's functions too, so that it compiles the same as without leat."""
     for name, module in list(sys.modules.items()):
-        if name == "leat" or name.startswith("leat."):
+        if name.partition(".")[0] == user_code.PACKAGE:
             for function in _functions(module):
                 for code in _codes(function.__code__):
                     skip_code(code)

@@ -12,8 +12,8 @@ reports nothing: a launcher or a forked helper costs nothing, and its role is `o
 import os
 import threading
 
-from leat import _record
-from leat.hooks import text
+from .. import _record
+from . import text
 
 
 class _Reported:

@@ -13,9 +13,9 @@ something, the optimizer hooks are C functions, which cost less.
 import sys
 import threading
 
-from leat import _record
-from leat.hooks import patch, process
-from leat.hooks.object_table import ObjectTable
+from .. import _record
+from . import patch, process
+from .object_table import ObjectTable
 
 ERROR = _record.FLAG_ERROR
 OPTIMIZER = _record.OPTIMIZER

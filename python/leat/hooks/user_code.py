@@ -6,8 +6,9 @@ A call site is `file:line`, the file relative to the working directory if it is 
 import os
 import sys
 
-from leat.hooks import text
+from . import text
 
+PACKAGE = __name__.partition(".")[0]  # "leat", except where the script has a leat of its own
 LEAT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # The standard library, and the folder of the scripts that start installed packages.
 _PYTHON = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep)

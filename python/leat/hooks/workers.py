@@ -25,9 +25,9 @@ import os
 import threading
 import time
 
-from leat import _record
-from leat.hooks import patch, process
-from leat.profile import lines
+from .. import _record
+from ..profile import lines
+from . import patch, process
 
 # In the configuration: (pid of the process, loader, when it was first iterated) while it makes an
 # iterator.

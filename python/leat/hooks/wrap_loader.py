@@ -2,8 +2,8 @@
 
 import sys
 
-from leat import _record
-from leat.hooks import loaders, process, user_code
+from .. import _record
+from . import loaders, process, user_code
 
 
 def wrap(iterable, name=None):

@@ -11,8 +11,8 @@ import os
 import re
 import time
 
-from leat import _record
-from leat.hooks import patch, text, user_code
+from .. import _record
+from ..hooks import patch, text, user_code
 
 HZ = 100  # its cost: docs/profiler.md
 DENSE_S = 10  # workers of an older loader are sampled at the lower rate

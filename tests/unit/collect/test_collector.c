@@ -405,9 +405,9 @@ static void wait_for_exec(pid_t pid, const char *name)
     }
 }
 
-/* Samples a program named python3 that did not get leat's environment: a shell that waits, whatever
- * its arguments are. */
-static void watch_isolated(const char *argument)
+/* Samples a program named python3 for a while that does not record: a shell that waits, whatever
+ * its arguments are. `path`: an entry of its environment, or NULL. */
+static void watch_isolated(const char *argument, const char *path)
 {
     char program[96], command[256];
     snprintf(program, sizeof program, "%s/python3", w.dir);
@@ -416,7 +416,7 @@ static void watch_isolated(const char *argument)
     pid_t pid = fork();
     if (pid == 0) {
         char *arguments[] = {program, "-c", "read never", (char *)argument, NULL},
-             *environment[] = {"LEAT_SOCKET=x", NULL};
+             *environment[] = {"LEAT_SOCKET=x", (char *)path, NULL};
         int ends[2];
         if (pipe(ends) == 0 && dup2(ends[0], 0) == 0)
             execve(program, arguments, environment);
@@ -433,9 +433,34 @@ static void watch_isolated(const char *argument)
     finish();
 }
 
+static void test_other_sitecustomize(void **state)
+{
+    char path[256], command[128];
+    snprintf(command, sizeof command, "mkdir %s/own && touch %s/own/sitecustomize.py", w.dir,
+             w.dir);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "PYTHONPATH=%s:%s/own:/leat/_inject", w.dir, w.dir);
+    watch_isolated("train.py", path);
+    const char *why = ask_text("SELECT why FROM lost WHERE what = 'ranks'");
+    assert_non_null(strstr(why, "has a sitecustomize ahead of leat's on PYTHONPATH, in "));
+    assert_non_null(strstr(why, "/own: not recorded"));
+}
+
+/* A sitecustomize behind leat's is run by leat's. */
+static void test_sitecustomize_behind(void **state)
+{
+    char path[256], command[128];
+    snprintf(command, sizeof command, "mkdir %s/own && touch %s/own/sitecustomize.py", w.dir,
+             w.dir);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "PYTHONPATH=/leat/_inject:%s/own", w.dir);
+    watch_isolated("train.py", path);
+    assert_int_equal(ask("SELECT count(*) FROM lost WHERE what = 'ranks'"), 0);
+}
+
 static void test_isolated_python(void **state)
 {
-    watch_isolated("train.py");
+    watch_isolated("train.py", NULL);
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'ranks'"), 1);
     const char *why = ask_text("SELECT why FROM lost WHERE what = 'ranks'");
     assert_non_null(strstr(why, "was started with another PYTHONPATH: not recorded"));
@@ -448,7 +473,7 @@ static void test_isolated_python(void **state)
 
 static void test_compile_worker(void **state)
 {
-    watch_isolated("/lib/torch/_inductor/compile_worker/__main__.py");
+    watch_isolated("/lib/torch/_inductor/compile_worker/__main__.py", NULL);
     assert_int_equal(ask("SELECT count(*) FROM processes WHERE comm = 'python3'"), 1);
     assert_int_equal(ask("SELECT count(*) FROM lost WHERE what = 'ranks'"), 0);
 }
@@ -614,6 +639,8 @@ int main(void)
         TEST(test_foreign_memory),
         TEST(test_garbage_in_memory),
         TEST(test_isolated_python),
+        TEST(test_other_sitecustomize),
+        TEST(test_sitecustomize_behind),
         TEST(test_compile_worker),
         TEST(test_samples),
         TEST(test_opening_nvml_does_not_delay_samples),
