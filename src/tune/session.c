@@ -446,7 +446,7 @@ void session_memory(struct session *s, int64_t tree_bytes)
         return;
     if (tree_bytes > s->row_memory)
         s->row_memory = tree_bytes;
-    if (limit >= 0 && tree_bytes > limit && !s->stopping) {
+    if (limit >= 0 && tree_bytes > limit) {
         snprintf(s->row_error, sizeof s->row_error, "used %.0f MiB of memory, the limit is %.0f",
                  (double)tree_bytes / 0x1p20, (double)limit / 0x1p20);
         request_stop(s);

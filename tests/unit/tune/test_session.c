@@ -289,6 +289,28 @@ static void too_much_memory_ends_the_row(void **state)
     session_done(&s);
 }
 
+/* Memory is read once more when a row has been measured, while its workers still exist. */
+static void too_much_memory_at_its_end_fails_the_row(void **state)
+{
+    struct session s;
+    begin(&s, 0);
+    say_samples(&s, 0);
+    str_done(&s.output);
+    struct str line = {0};
+    str_add(&line, "{\"event\":\"batches\",\"times\":[0.1");
+    for (int i = 1; i < 400; i++)
+        str_addf(&line, ",%f", 0.1 + 0.01 * i);
+    str_add(&line, "]}");
+    hear(&s, 4.5, str_text(&line));
+    str_done(&line);
+    assert_true(s.stopping);
+    session_memory(&s, 1ll << 31);
+    hear(&s, 5, "{\"event\":\"row\",\"batches\":400,\"samples\":4000,\"error\":\"\"}");
+    assert_int_equal(s.result.rows[0].status, TUNE_FAILED);
+    assert_figures(s.result.rows[0].error, "2048 1024");
+    session_done(&s);
+}
+
 static void the_time_limit_ends_the_rows(void **state)
 {
     struct session s;
@@ -402,6 +424,7 @@ int main(void)
         cmocka_unit_test(ctrl_c_keeps_the_rows_so_far),
         cmocka_unit_test(a_killed_process_is_a_failed_row),
         cmocka_unit_test(too_much_memory_ends_the_row),
+        cmocka_unit_test(too_much_memory_at_its_end_fails_the_row),
         cmocka_unit_test(the_time_limit_ends_the_rows),
         cmocka_unit_test(progress_has_the_time_left),
         cmocka_unit_test(progress_of_the_last_stages),
