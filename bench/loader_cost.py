@@ -8,7 +8,7 @@ The script only reads batches, so the time that leat adds to making a batch or p
 throughput. Two processes of one program have different memory layouts, and their throughputs differ
 by more than leat costs. So one process does both (bench/workloads/loader_turns.py): leat's hooks
 are removed from a loader and its workers and restored, in turns of short blocks, and the median
-ratio of neighbouring blocks counts.
+ratio of adjacent blocks counts.
 
 Two workers and the process that reads their batches share two cores, so the wall time of a batch
 depends on the scheduler. For workers that compute, the CPU time that leat adds to their threads
@@ -19,8 +19,9 @@ The median does not contain rare costs: leat's own process, its profiler threads
 its hooks in the process that reads the batches. Their CPU time is added in full ("beside"), as if
 no core were free: as a share of one core, or of as many cores as there are workers.
 
-leat samples a new run at a higher rate: for half a minute the processes five times per second instead of once, and the lines of the first ten seconds of batches a hundred times per second instead of ten.
-This bench measures the time after that, so each workload first runs for WARM_S.
+leat samples a new run at a higher rate: for half a minute the processes five times per second
+instead of once, and the lines of the first ten seconds of batches a hundred times per second
+instead of ten. This bench measures the time after that, so each workload first runs for WARM_S.
 
 All workers of a run have the memory layout of their parent, so a run counts once, with the median
 of its workers, and there are many runs. The workloads take turns until each is known to be above or
@@ -82,7 +83,7 @@ class Loss:
             got = json.load(f)
         if not got["lost"]["clock"]:
             sys.exit(
-                f"{self.name}: nobody made batches for a whole turn. Is the machine this busy?"
+                f"{self.name}: no process made batches for a whole turn. Is the machine too busy?"
             )
         if free:
             self.batch_ns, self.free = got["batch_ns"], got["beside"]
@@ -138,7 +139,7 @@ def main():
     arguments = parser.parse_args()
     print(f"Machine: {machine()}.")
     if os.getloadavg()[0] > 0.5 * len(os.sched_getaffinity(0)):
-        print("The machine is busy with other work: the quartiles tell how far it disturbed.")
+        print("The machine is busy with other work: the quartiles show how much it disturbed.")
     names = [name for name in WORKLOADS if arguments.only in name]
     if not names:
         parser.error(f"no workload's name holds {arguments.only!r}")

@@ -7,7 +7,7 @@
                   is nearly all of the work
     features      256 float32 in chunks of 256, shuffle and gzip
 
-Both have labels and are shuffled within windows of neighbours, by leat and by h5py. Each may cache
+Both have labels and are shuffled within windows of adjacent samples, by leat and by h5py. Each may cache
 64 MiB of decompressed chunks: at least two windows, and a part of the data. h5py is used in the
 fastest way: the file is opened in each worker, and the rows of a batch are read one by one or all
 at once with sorted indices, whichever is faster; its best of 0 to 4 workers counts. (Sorted indices
@@ -83,7 +83,7 @@ class Rows:
 
 
 class Windows:
-    """A sampler: shuffled within windows of neighbours."""
+    """A sampler: shuffled within windows of adjacent samples."""
 
     def __init__(self, count, window):
         self.count, self.window = count, window

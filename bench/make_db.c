@@ -54,7 +54,7 @@ static struct step_row make_step(int rank, int64_t step, int64_t *end_ns)
     return row;
 }
 
-/* What a worker leaves of the inside of the input path: each part with some 60 bins, and as many
+/* The rows of a worker about the input path: each part with about 60 bins, and as many
  * lines of code. */
 static int add_input(struct store_writer *w, int64_t pid, int64_t worker)
 {

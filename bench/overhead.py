@@ -3,16 +3,16 @@
     make bench-overhead
     .venv/bin/python bench/overhead.py [--rounds N] [--build FOLDER] [--only PART ...]
 
-Two processes run at a time, the one untraced, the other under leat or TraceML, and take turns: a
-block of some ten milliseconds each. What else the machine does then falls on both alike. A script
-times each of its own steps; a block counts with the median of its steps, the first ones left out,
-since their caches were the other's. Both run on one core, as no two cores are alike while others
-use the machine. What is added is the median over all pairs of neighbouring blocks, and over many
-pairs of processes, because no two processes lie alike in memory: two untraced ones differ by some
-10 us per step, in either direction. So the pairs are many and short, and where 10 us
-decide, which is for leat and not for TraceML, six times as many; the mean of their middle half counts,
-which varies less than their median where they gather around two values. The CPU time of the whole
-process, background threads included, is printed beside it.
+Two processes run at a time, one untraced, the other under leat or TraceML, and take turns: a block
+of about ten milliseconds each. So other load on the machine affects both alike. A script times each
+of its own steps; a block counts with the median of its steps,
+without the first ones, whose caches the other process had used. Both run on one core, as no two cores are alike while others use the
+machine. The overhead is the median over all pairs of adjacent blocks, and over many pairs of
+processes, because no two processes have the same memory layout: two untraced ones differ by
+about 10 us per step, in either direction. So there are many short pairs, and six times as many for
+leat, where 10 us decide. The mean of the middle half of the pairs counts: it varies less than the
+median when they have two modes. The CPU time of the whole process, background threads
+included, is printed beside it.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
@@ -46,13 +46,13 @@ MOST_STARTUP_MS = 150
 
 
 class Bars:
-    """What was promised, and whether it holds."""
+    """The bars, and whether each holds."""
 
     def __init__(self):
         self.rows = []
 
     def add(self, what, value, bar, held):
-        """held: or None, if what was measured does not tell."""
+        """held: or None, if the measurement does not decide."""
         word = "not known" if held is None else "held" if held else "MISSED"
         self.rows.append((word, what, value, bar))
 
@@ -140,7 +140,7 @@ class Bench:
         """An untraced process and one of this variant, to be met before their first block."""
         return [self.start(name, script, *arguments) for name in ("untraced", variant)]
 
-    def neighbours(self, sides, blocks):
+    def adjacent(self, sides, blocks):
         """Yields adjacent blocks of the two, each as (us per step, CPU us per step)."""
         for _ in range(blocks):
             got = {i: sides[i].block() for i in random.sample(range(2), 2)}
@@ -154,7 +154,7 @@ class Bench:
         sides = self.start_pair(variant, script)
         for side in sides:
             side.meet()
-        for untraced, traced in self.neighbours(sides, blocks):
+        for untraced, traced in self.adjacent(sides, blocks):
             gaps.append(traced[0] - untraced[0])
             cpu_gaps.append(traced[1] - untraced[1])
             plain.append(untraced[0])

@@ -1,10 +1,10 @@
-"""What pairs of neighbouring blocks tell: how much one side loses, how well that is known, and what it proves."""
+"""Statistics of pairs of adjacent blocks: the loss of one side, its uncertainty, the decision."""
 
 import statistics
 
-LEAST_VALUES = 16  # of fewer the spread itself is a guess
-KNOWN = 0.003  # who stops as soon as chance is on one side stops too soon
-WELL_KNOWN = 0.002  # nobody needs it better
+LEAST_VALUES = 16  # with fewer, the spread itself is uncertain
+KNOWN = 0.003  # stopping at the first clear result would stop on chance
+WELL_KNOWN = 0.002  # precise enough
 
 
 def lost_of(pairs):
@@ -40,7 +40,7 @@ def below(values, bar):
 
 
 def decided(values, bar):
-    """Whether more of them would tell nothing new."""
+    """Whether more values would not change the result."""
     if len(values) < LEAST_VALUES or (give := half_width(values)) > KNOWN:
         return False
     return give <= WELL_KNOWN or below(values, bar) is not None

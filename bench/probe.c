@@ -1,15 +1,16 @@
-/* probe.c: what one call of CUDA costs through the probe, beside the same call past it.
+/* probe.c: the cost of one CUDA call with the probe, compared with the same call without it.
  *
  *     build/bench/probe LIBRARY [CALLS]
  *
  * LIBRARY is a libcudart: CUDA's own, on a machine with a GPU; or that of the tests
- * (build/tests/unit/probe/libcudart.so.99), whose functions do nearly nothing. Asked is for as
- * little as CUDA can be asked for: whether an event has passed, and to copy no bytes of pageable
- * memory. What the probe adds is two reads of the clock, three additions and one indirect call, and
- * for a copy a look at what memory it is. Rounds of calls take turns and the median counts, so that
- * a busy machine makes both slower and not one; and all run on the core that others use least, as
- * calls past the probe tell: two threads on one core make each other's calls slower by half. For
- * the same reason rounds count only where the call past the probe took hardly longer than at best.
+ * (build/tests/unit/probe/libcudart.so.99), whose functions do nearly nothing. The cheapest calls
+ * are used: a query of an event that has passed, and a copy of no bytes of pageable memory. The
+ * probe adds two reads of the clock, three additions and one indirect call, and for a copy a check
+ * of the kind of memory. Rounds of calls with and without the probe alternate and the median
+ * counts, so that a busy machine slows both. All run on the core that other programs use least, by
+ * the time of calls without the probe: a second thread on the core makes calls slower by half. For
+ * the same reason only rounds count in which the call without the probe was at most 10 % slower
+ * than a fast one.
  */
 #include "record/probe_abi.h"
 
@@ -23,12 +24,12 @@
 
 enum { ROUNDS = 101 };
 
-/* The probe's. */
+/* Of the probe. */
 extern int cudaEventQuery(void *event);
 extern int cudaMemcpyAsync(void *to, const void *from, size_t n, int kind, void *stream);
 extern int leat_probe_read(uint32_t classes, struct leat_cuda_total *ret_totals);
 
-/* An event that has passed; NULL of a library that makes none. */
+/* An event that has passed; NULL if the library has no events. */
 static void *passed_event(void *library)
 {
     int (*create)(void **) = (int (*)(void **))dlsym(library, "cudaEventCreate");
@@ -70,16 +71,16 @@ static void move_to(int core)
     sched_setaffinity(0, sizeof one, &one);
 }
 
-/* Some looks at each, one after the other, so that what comes and goes is no core's own. */
+/* Measures each core several times, in rounds, so that a short load does not decide. */
 static void choose_core(copy_fn *copy, long calls)
 {
-    enum { LOOKS = 5 };
+    enum { MEASUREMENTS = 5 };
     static double ns[CPU_SETSIZE];
     cpu_set_t allowed;
     int best = -1;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return;
-    for (int i = 0; i < LOOKS; i++)
+    for (int i = 0; i < MEASUREMENTS; i++)
         for (int core = 0; core < CPU_SETSIZE; core++)
             if (CPU_ISSET(core, &allowed)) {
                 move_to(core);
@@ -117,14 +118,14 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-/* The rounds in which others left the core alone; returns how many. */
+/* Keeps the rounds in which no other program used the core; returns how many. */
 static int keep_quiet_rounds(struct side *s)
 {
     double sorted[ROUNDS];
     int kept = 0;
     memcpy(sorted, s->without, sizeof sorted);
     median(sorted, ROUNDS);
-    double most = 1.1 * sorted[ROUNDS / 10]; /* the least may be a clock's slip */
+    double most = 1.1 * sorted[ROUNDS / 10]; /* the shortest may be a clock error */
     for (int i = 0; i < ROUNDS; i++)
         if (s->without[i] <= most) {
             s->without[kept] = s->without[i];

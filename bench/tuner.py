@@ -1,13 +1,13 @@
-"""`leat bench` against the full grid: how good is what it finds, and how long does it take?
+"""`leat bench` against the full grid: quality of the settings found, and time of the search.
 
     .venv/bin/python bench/tuner.py [--build FOLDER] [--only NAME ...] [--json FILE]
 
-For each of three loaders (samples that compute, that wait, that lie in memory) every combination of
+For each of three loaders (samples that compute, wait, or are in memory) every combination of
 num_workers, prefetch_factor and persistent_workers is measured over two epochs; what counts is the
-second, its start included. Then `leat bench --json` searches. The best of the grid has been chosen
-among many noisy figures, so it and leat's choice are then measured anew, in turns, each time in
-another order; what counts is the median of the ratios of neighbours. Time: that of all rows of the grid, workers' start and end included, against that of
-leat's search.
+second, its start included. Then `leat bench --json` searches. The best of the grid was chosen
+among many noisy figures, so it and leat's choice are then measured again, in turns, in alternating
+order; the median of the ratios of adjacent measurements counts. The time of leat's search is
+compared with that of the whole grid, including the start and end of workers.
 
 Prints a table and then the bars; the exit status is 0 when all bars hold.
 """
@@ -115,7 +115,7 @@ def words(settings):
 
 
 def take_turns(server, best, chosen):
-    """[(rate of the best of the grid, rate of leat's choice)], neighbours in time."""
+    """[(rate of the best of the grid, rate of leat's choice)], adjacent in time."""
     if chosen == best:  # whatever differs is luck
         return [(rate, rate) for rate in (server.measure(best)[0] for _ in range(3))]
     turns = []
@@ -140,7 +140,7 @@ def bench(build, name):
     print(f"{name}: {len(rows)} settings in {grid_s:.1f} s")
     for settings, measured_rate, _ in sorted(rows, key=lambda row: -row[1])[:3]:
         print(f"    {measured_rate:9.0f} samples/s  {words(settings)}")
-    print(f"  best of the grid, anew  {best_rate:9.0f} samples/s  {words(best)}")
+    print(f"  best of the grid, again {best_rate:9.0f} samples/s  {words(best)}")
     print(f"  leat's choice           {rate:9.0f} samples/s  {words(chosen)}")
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     ratio = statistics.median(ratios)

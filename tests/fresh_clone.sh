@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # fresh_clone.sh: what a newcomer does. Clones the last commit into a folder with blanks in its name,
-# then `make build` twice (the second time must have nothing to do) and `make demo` twice in a row, of
-# which each must be done within two minutes: once installed, nobody waits longer for a first verdict.
+# then `make build` twice (the second time must have nothing to do) and `make demo` twice in a row, each of
+# which must finish within two minutes: after installation, the first verdict takes no longer.
 #
-#     make fresh                            as the caller, on a machine that nobody else uses
+#     make fresh                            as the caller, on a machine without other load
 #     tests/fresh_clone.sh --user NAME      as root, for that user
 #
 # Not part of `make test`: it downloads PyTorch, and other programs at work make it slower.

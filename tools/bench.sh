@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bench.sh: runs the programs of bench/, each of which measures side by side, prints ratios, and ends
-# with a line "n of m bars held." Of several programs the last line says so of all bars together.
+# with a line "n of m bars held." For several programs the last line counts all bars together.
 #
 #     tools/bench.sh overhead     bench/overhead.py, and so on: the name of the program
 #     tools/bench.sh loader       bench/loader.py and those of its formats, one after the other
@@ -21,7 +21,7 @@ run_each() { # run_each "PROGRAM [OPTION]"...: all of them, also after one has f
         echo "program $line" >>"$said"
         "$python" -u "${words[@]}" | tee -a "$said" || status=1
     done
-    # A program that ended before its bars is a failure too, and said by name.
+    # A program that ended before its bars is a failure too, and named.
     awk '
         function close_program() { if (program && !seen) broken = broken " " program }
         /^program / { close_program(); program = $2; seen = 0; next }

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Does the clock of the device tell the truth on this GPU, and what does it cost? Prints a table;
-exits with 1 when a row is MISSED, with 2 when there is nothing to try it on.
+"""Checks the GPU clock on this GPU, and measures its cost. Prints a table;
+exits with 1 when a row is MISSED, with 2 without a GPU.
 
     tools/gpu-clock.py [BUILD_FOLDER] [--no-cost | --only-cost]    # needs PyTorch with CUDA; of leat: leat and python/
 
-Stalls of 1, 5 and 50 ms are put into each phase of a training that waits for its loss in every step.
-The truth does not come from leat: it is the time between two events right before and right behind
-each stall, put by the driver's own functions, where leat does not know that there is one; less what two
-such events are apart with nothing between them. leat's idle time in that phase, less that of steps with all of this but
-the pause, must be the same within 5 %, by the median of the steps that it followed. Then the timeline of the device, by torch's profiler
-(CUPTI): of 1 ms leat must tell no less than the stall, and no more than the whole gap between two kernels.
-Then a loader that is slow, but hidden behind compute, must show no idle time; and one that is not
-hidden must. Then trainings of kernels that are too small for their launches, and of large ones: the
-truth is what the profiler says that kernels and copies take, and leat, which takes samples, may tell
-less idle time, but not more. Last, a step of many small kernels, in processes that take leat out of
-themselves and put it back.
+Stalls of 1, 5 and 50 ms are added to each phase of a training that waits for its loss in every step.
+The true time does not come from leat: it is the time between two events right before and right after
+each stall, recorded by functions of the driver that leat does not see, less the time between two
+such events with nothing between them. leat's idle time in that phase, less that of the same steps
+without the pause, must be the same within 5 %, by the median of the followed steps.
+
+Further checks:
+  timeline   by torch's profiler (CUPTI): for 1 ms, leat's idle time must be at least the stall, and
+             at most the gap between two kernels
+  loader     a slow loader hidden behind compute must show no idle time; one that is not hidden must
+  launches   kernels that are too small for their launches, and large ones: the true time is that of
+             kernels and copies in the profiler; leat, which samples, may report less idle time, but
+             not more
+  cost       a step of many small kernels, in processes that remove leat's hooks and restore them
 """
 
 import ctypes
@@ -34,7 +37,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BAR = 0.05
 HIDDEN_BAR = 0.01
-SMALL_BARS = (-0.30, 0.05)  # idle time of small kernels, as a share, against the truth
+SMALL_BARS = (-0.30, 0.05)  # idle time of small kernels, as a share, against the true one
 LARGE_BAR = 0.02  # idle time between launches of large kernels
 EVENTS = 64  # pairs; a step needs one
 COST_BAR = 0.02
@@ -53,7 +56,7 @@ def phases():
 
 
 def clock_share():
-    """What the clock may spend, of the time."""
+    """The share of the time that the clock may cost."""
     text = (ROOT / "src" / "probe" / "gpu_clock.c").read_text(encoding="utf-8")
     return 1 / int(re.search(r"COST_SHARE = (\d+)", text).group(1))
 
@@ -66,7 +69,7 @@ class Total(ctypes.Structure):
 
 
 class Clock:
-    """What the probe has measured since the last look."""
+    """What the probe has measured since the last call."""
 
     def __init__(self):
         self.names = phases()
@@ -89,16 +92,16 @@ class Clock:
 
 
 class Stall:
-    """Where the training sleeps, and how long. Its events are put by the driver's own functions, which
-    the probe does not see, so they change nothing of what leat knows. All is looked up beforehand: after
-    a sleep every line of Python is slow, and the GPU stands idle meanwhile."""
+    """Where the training sleeps, and how long. Its events are recorded by functions of the driver that the
+    probe does not see, so they do not affect leat. All names are resolved beforehand: after a sleep
+    each line of Python is slow, and the GPU is idle meanwhile."""
 
     place, seconds = None, 0
 
     def __init__(self, torch):
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.record = self.driver.cuEventRecord
-        self.ask = ctypes.CDLL(None).cudaGetDevice  # leat hears it
+        self.ask = ctypes.CDLL(None).cudaGetDevice  # the probe sees this call
         self.answer = ctypes.byref(ctypes.c_int())
         self.stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.pairs = [(ctypes.c_void_p(), ctypes.c_void_p()) for _ in range(EVENTS)]
@@ -133,8 +136,8 @@ class Stall:
         self.record(self.pairs[-1][1], self.stream)
 
     def __call__(self, place):
-        """leat takes the gap to reach from the last call of CUDA before it to the first behind it:
-        these are here, as near to the truth's events as can be."""
+        """For leat the gap lasts from the last CUDA call before it to the first after it: both are made
+        here, as near as possible to the events of the true time."""
         if place != self.place:
             return
         record, ask, answer, stream, sleep = (
@@ -156,7 +159,7 @@ class Stall:
         self.slept.append((before, time.time_ns()))
 
     def last_ms(self):
-        """How long the device stood idle in the last one."""
+        """How long the device was idle in the last one."""
         return self.apart(self.pairs[-1])
 
 
@@ -207,27 +210,27 @@ def make_training(torch, stall, width, layers):
 
 
 def followed_steps(stall, clock, step, steps):
-    """Of the steps that leat has followed: the truth and leat's idle time by phase, in ms a step. All of
-    a step is told when the next one has its batch: what comes after the optimizer may be no step's. The
-    truth is read at that moment, too, of stalls and of none: reading it takes time, and the device stands
-    idle meanwhile."""
-    looks, truths, slept = [], [], []
+    """Of the steps that leat has followed: the true time and leat's idle time by phase, in ms per step.
+    leat's totals of a step are complete when the next one has its batch: what follows the optimizer may
+    not belong to a step. The true time is read at that moment too, also without a stall: reading it
+    takes time, and the device is idle meanwhile."""
+    readings, truths, slept = [], [], []
 
-    def look():
-        stall.settle()  # the device is done with all of the step before
-        looks.append(clock.now())
+    def read():
+        stall.settle()  # the device has finished the step before
+        readings.append(clock.now())
         truths.append(stall.last_ms() * (stall.place is not None))
         slept.append(stall.slept[-1] if stall.slept else None)
 
     for i in range(8 + steps + 1):
-        step(True, look if i >= 8 else lambda: None)
-    gains = [clock.between(before, after) for before, after in zip(looks, looks[1:])]
+        step(True, read if i >= 8 else lambda: None)
+    gains = [clock.between(before, after) for before, after in zip(readings, readings[1:])]
     # each step waits once for a batch
     is_followed = [gained["input"][0] > 0 for gained in gains]
     followed = list(itertools.compress(zip(truths[1:], gains), is_followed))
     truth = middle(ms for ms, _ in followed)
-    # Of leat and of the truth the same steps, and the median: a step in which somebody else has stopped
-    # the host between two calls is idle there, too, but not by the stall.
+    # The same steps of leat and of the true time, and the median: when another program stops the host
+    # between two calls, the step is idle there too, but not because of the stall.
     idle = {k: truth + middle(gained[k][2] / 1e6 - ms for ms, gained in followed)
             for k in clock.names}  # fmt: skip
     return {
@@ -270,8 +273,8 @@ def timeline(torch, stall, clock, step, steps):
 
 
 def block(torch, clock, step, steps):
-    """Milliseconds of the device a step, and what leat makes of them. Steps before and after it are
-    alike: what leat reads late, or has to learn first, is no other."""
+    """Device time per step in ms, and leat's figures for it. Steps before and after the block are alike,
+    so what leat reads late, or learns first, is the same."""
     for _ in range(8):
         step(False)
     clock.since()
@@ -295,7 +298,7 @@ def block(torch, clock, step, steps):
 
 
 def busy_ms(torch, step, steps):
-    """Of a step: what its kernels and copies take, by torch's profiler."""
+    """The time of a step's kernels and copies, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
@@ -336,7 +339,7 @@ def child_stalls():
     for name, step, steps in (("small", small, 2000), ("large", heavy, 100)):
         answer[name] = block(torch, clock, step, steps)
         answer[name]["busy"] = busy_ms(torch, step, 10)
-    for place in PLACES:  # last: the profiler stays in the way of all that follows
+    for place in PLACES:  # last: the profiler slows all that follows
         stall.place, stall.seconds = place, 0.001
         answer["timeline"].append((place, timeline(torch, stall, clock, training, TIMELINE_STEPS)))
         stall.place = None
@@ -367,7 +370,7 @@ def child(mode, leat=None, folder=None):
 
 
 class Table:
-    WORDS = {True: "held", False: "MISSED", None: "open"}  # None: the measurement cannot tell
+    WORDS = {True: "held", False: "MISSED", None: "open"}  # None: not decided
 
     def __init__(self):
         self.results = []
@@ -386,8 +389,8 @@ class Table:
 
 
 def quiet_idle(answer, place):
-    """Idle time of the phase without a stall, less what of it is in the truth as well: of input that is all
-    of next(), elsewhere next to nothing."""
+    """Idle time of the phase without a stall, less the part that the true time has too: for input all of
+    next(), elsewhere almost nothing."""
     quiet = answer["quiet"][place]
     return quiet["idle"][PLACES[place]] - quiet["truth"]
 
@@ -454,8 +457,8 @@ def cost_holds(middle, error):
 
 
 def cost_of_a_process(build, folder, number):
-    """[(ms without leat, ms with it)] of neighbouring steps, in one process that takes leat out of itself and
-    puts it back."""
+    """[(ms without leat, ms with it)] of adjacent steps, in one process that removes leat's hooks and
+    restores them."""
     done = subprocess.run(
         [build / "leat", "run", "-q", "--logs-dir", folder, "--run-name", f"cost{number}", "--",
          sys.executable, ROOT / "bench" / "workloads" / "small_kernels.py", str(COST_PAIRS)],
@@ -472,8 +475,8 @@ def cost_of_a_process(build, folder, number):
 
 def check_cost(table, build, folder):
     processes = [cost_of_a_process(build, folder, i) for i in range(COST_PROCESSES)]
-    # A step that the clock follows costs more, but one in twenty is none of the median: what it may spend
-    # is added.
+    # A step that the clock follows costs more, but one in twenty does not change the median: the share
+    # that the clock may cost is added.
     added = [statistics.median(with_leat / without - 1 for without, with_leat in pairs) + clock_share()
              for pairs in processes]  # fmt: skip
     middle, error = statistics.mean(added), statistics.stdev(added) / math.sqrt(len(added))

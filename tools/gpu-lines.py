@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Does leat name the lines that hold a GPU up? Prints a table; exits with 1 when a line was missed or a
-healthy training was blamed, with 2 when there is nothing to try it on.
+"""Checks that leat names the lines that make the GPU wait. Prints a table; exits with 1 when a line
+was missed or a healthy training got a finding, with 2 without a GPU.
 
     tools/gpu-lines.py [BUILD_FOLDER [cost]]     # needs PyTorch with CUDA; of leat: leat and python/
 
 Each script is a real training of some steps under `leat run`. The line that ends in "# KIND" must be
 named as that kind in final_summary.json (system.cuda[].lines) and in the text, every step of it counted,
-and no other line may be. Then what it costs: a loop of waits before and after lines are looked for
-(`cost` after the folder: only that).
+and no other line may be. Then the cost: a loop of waits before and after call sites are
+recorded (`cost` after the folder: only that).
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 STEPS = 60
-AT_ONCE = 6  # a run is mostly the import of torch
+AT_ONCE = 6  # most of a run is the import of torch
 COST_CALLS = 20_000
 COST_ROUNDS = 5
 COST_BAR_NS = 1000
@@ -54,7 +54,7 @@ def log(loss):
 total = []
 """
 
-# (name, pinned, what stands before, how the batch is copied, what comes after the step)
+# (name, pinned, code before the loop, how the batch is copied, code after the step)
 CASES = [
     ("pageable .to()", False, "", WAITING_COPY + "  # pageable_copy", "    pass"),
     ("pageable .cuda()", False, "", "    x, y = x.cuda(), y.cuda()  # pageable_copy", "    pass"),
@@ -79,10 +79,10 @@ def source_of(case):
 
 
 def expected_of(source):
-    """{(line, kind)} that the marks of a script ask for."""
-    marks = enumerate(source.splitlines(), 1)
-    found = [(number, re.search(r"# (\w+)$", text)) for number, text in marks]
-    return {(number, mark.group(1)) for number, mark in found if mark}
+    """{(line, kind)} of the comments "# KIND" in a script."""
+    lines = enumerate(source.splitlines(), 1)
+    found = [(number, re.search(r"# (\w+)$", text)) for number, text in lines]
+    return {(number, kind.group(1)) for number, kind in found if kind}
 
 
 def run_case(leat, folder, source):
@@ -117,12 +117,12 @@ def check_case(leat, case):
     return held, words or "no line"
 
 
-# ---- what it costs -------------------------------------------------------------------------------
+# ---- cost -----------------------------------------------------------------------------------------
 
 
 def child_cost():
-    """Nanoseconds of one Stream.synchronize() on an idle stream, the cheapest call that has a line,
-    before its line is looked for and after."""
+    """Nanoseconds of one Stream.synchronize() on an idle stream, the cheapest call that has a call site,
+    before and after its call site is recorded."""
     import time
 
     import torch
@@ -143,7 +143,7 @@ def child_cost():
         return deep(n - 1) if n else min(loop() for _ in range(5))
 
     deep(20)
-    without = deep(20)  # as deep as a training within a framework
+    without = deep(20)  # as deep as in a training framework
     if not (lines.can_read_stacks() and _record.watch_call_sites(lines.describe)):
         sys.exit("this Python's stack cannot be read")
     print(json.dumps((without, deep(20))))
@@ -166,7 +166,7 @@ def check_cost(build):
         rounds = list(pool.map(lambda _: cost(build), range(COST_ROUNDS)))
     added = statistics.median(after - before for before, after in rounds)
     words = (
-        f"{added:.0f} ns, the median of {COST_ROUNDS} processes, some 23 frames deep (bar"
+        f"{added:.0f} ns, the median of {COST_ROUNDS} processes, about 23 frames deep (bar"
         f" {COST_BAR_NS} ns): "
         + ", ".join(f"{before:.0f} to {after:.0f}" for before, after in rounds)
     )

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Does the CUDA probe count right on this GPU, and what does it cost? Prints a table; exits with 1
-when a row fails, with 2 when there is nothing to try it on.
+"""Checks the counts of the CUDA probe on this GPU, and measures its cost. Prints a table; exits with 1
+when a row fails, with 2 without a GPU.
 
     tools/gpu-probe.py [BUILD_FOLDER] [--no-cost | --only-cost]    # needs PyTorch with CUDA; of leat: leat, python/
                                                                    # and bench/probe
 
-Three parts. Loops of known length, each beside what the probe counted in it; the same under
-torch.profiler, which counts by other means (CUPTI); and a training under `leat run`, whose run.db must
-hold what the script did. Then the cost: the cheapest calls through the probe and past it, by turns in
-one process (bench/probe.c), since two processes differ by more than what is to be measured.
+Four parts: loops of known length, compared with the counts of the probe; a loop under torch.profiler,
+which counts by other means (CUPTI); a training under `leat run`, whose run.db must have the same
+counts; and the cost: the cheapest calls with and without the probe, alternating in one process
+(bench/probe.c), since two processes differ by more than the cost.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def classes():
     return re.findall(r'X\(\w+, "(\w+)"\)', block)
 
 
-# ---- inside the process that has the probe -------------------------------------------------------
+# ---- in the process with the probe -----------------------------------------------------------
 
 
 class Total(ctypes.Structure):
@@ -43,7 +43,7 @@ class Total(ctypes.Structure):
 
 
 class Counts:
-    """What the probe has counted since the last look."""
+    """What the probe has counted since the last call."""
 
     def __init__(self):
         self.names = classes()
@@ -63,7 +63,7 @@ class Counts:
 
 
 def loops(torch):
-    """(name, loop, {class: (calls, bytes or None)}); an empty answer is only shown."""
+    """(name, loop, {class: (calls, bytes or None)}); without expected counts it is only shown."""
     size = 1 << 18
     x = torch.ones(size // 4, device="cuda")
     y = torch.empty_like(x)
@@ -269,9 +269,9 @@ def runtime_library():
 
 
 def check_cost(table, bench):
-    """Of an event that has passed, and of a copy of no bytes: they do next to nothing."""
+    """The cost of a query of a passed event, and of a copy of no bytes: the cheapest calls."""
     if not bench.exists():
-        table.row("cost of a call", False, f"cannot be told: {bench} was not brought along")
+        table.row("cost of a call", False, f"not measured: there is no {bench}")
         return
     words, rows = [bench, runtime_library()], {}
     for _ in range(COST_PROCESSES):

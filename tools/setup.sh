@@ -8,7 +8,7 @@
 # It asks for the thing itself (a header, a program, a Python module) and not for a package by name,
 # so a machine that has them from elsewhere is left alone. apt-get is called once, for what is
 # missing and nothing else; with nothing missing nothing is called. `.venv` is made from the python3
-# on the PATH; one that no longer runs (its interpreter was removed) is made anew. A `.venv` that has a
+# on the PATH; one that no longer runs (its interpreter was removed) is made again. A `.venv` that has a
 # PyTorch keeps it, unless TORCH asks for another version; one of another Python than PYTHON asks for
 # is left for its owner to remove.
 
@@ -63,7 +63,7 @@ look() {
     need liblmdb-dev has_library lmdb
     need libzstd-dev has_library libzstd
     need libcurl4-openssl-dev has_library libcurl # its headers; the library is opened when needed
-    need zlib1g-dev has_library zlib # SQLite, linked statically, wants it; shards in gz
+    need zlib1g-dev has_library zlib # for SQLite, linked statically; shards in gz
     need python3 has "$PYTHON"
     need python3-dev has_headers
     need python3-venv has_venv
@@ -83,7 +83,7 @@ install_packages() {
     has apt-get || die "this machine lacks: ${missing[*]} (names of Debian packages); there is no apt-get here, so please install them and run the same command again."
     if [ "$(id -u)" -ne 0 ]; then
         has sudo || die "this machine lacks: ${missing[*]}. There is no sudo here; please have them installed (as root: apt-get install ${missing[*]}) and run the same command again."
-        # The password, if sudo wants one, is asked for here: a stage has no terminal to ask on.
+        # If sudo needs a password, it is asked for here: a stage has no terminal.
         sudo -v || die "sudo was refused, and this machine lacks: ${missing[*]}."
         sudo=(sudo)
     fi
@@ -107,7 +107,7 @@ check_python() {
     venv_works >/dev/null 2>&1 || return 0
     has_version=$(version_of .venv/bin/python)
     [ "$has_version" = "$asked_version" ] ||
-        die "PYTHON=$asked_python is Python $asked_version, and .venv was made with $has_version. To have it made anew: rm -rf .venv, and the same command again."
+        die "PYTHON=$asked_python is Python $asked_version, and .venv was made with $has_version. To make it again: rm -rf .venv, and the same command again."
 }
 
 lacking() { .venv/bin/python tools/lacking.py "$@"; }

@@ -10,7 +10,7 @@ Then leat is stopped, and LOADERS are made, one after the other. Whatever makes 
 process or each worker, removes leat's hooks and restores them (unhooked.py) in turns of BLOCK
 batches, in the order with, without, without, with. It does so at a random depth of the stack. So
 nothing but leat differs between the two. Two separate loaders would differ by a twentieth, by the
-memory layout and the cores of their workers, and the arrival of batches does not tell how long each
+memory layout and the cores of their workers, and the arrival of batches does not show how long each
 took to make.
 
 With workers this process removes and restores its own hooks as well, and measures their CPU time.

@@ -23,7 +23,7 @@
 
 enum {
     MAX_MAP_READS = 64, /* times a process's mappings are read: importing torch takes a while */
-    MAX_MAPS_BYTES = 4 << 20, /* of a torch process with CUDA: some 500 KB */
+    MAX_MAPS_BYTES = 4 << 20, /* of a torch process with CUDA: about 500 KB */
     MAX_ROWS = 16             /* of one kind */
 };
 

@@ -394,7 +394,7 @@ static void count_batch(struct tally *tally, uint32_t samples)
 }
 
 struct gap_walk {
-    size_t mark; /* the turn in force since the last backward */
+    size_t since_backward; /* the turn in force since the last backward */
     uint64_t fetch_end, optimizer_end, backward_end;
     bool arrived, owed; /* owed: the enclosing fetch did not know its samples */
 };
@@ -434,12 +434,12 @@ static void walk_backward(struct phase_pass *p, struct gap_walk *w, const struct
     if (s->a < w->optimizer_end || s->a < w->backward_end)
         return; /* of a closure, or inside another */
     if (!w->arrived)
-        for (size_t i = w->mark; i < p->turn_count; i++)
+        for (size_t i = w->since_backward; i < p->turn_count; i++)
             p->turns[i].phase = PHASE_FORWARD;
     w->backward_end = s->b;
     w->arrived = false;
     add_turn(p, s->b, p->sb->saw_optimizer ? PHASE_OTHER : PHASE_OPTIMIZER);
-    w->mark = p->turn_count - 1;
+    w->since_backward = p->turn_count - 1;
 }
 
 /* One walk over the spans in order finds what gaps are and counts batches. */
@@ -464,7 +464,7 @@ static void walk_gaps(struct phase_pass *p)
             w.optimizer_end = s->b;
             w.arrived = false;
             add_turn(p, s->b, PHASE_OTHER);
-            w.mark = p->turn_count - 1;
+            w.since_backward = p->turn_count - 1;
         }
     }
     p->tally->samples_unknown |= w.owed;

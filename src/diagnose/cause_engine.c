@@ -113,8 +113,9 @@ static int mostly_waits(const struct engine_view *v)
 static int too_few_threads(const struct engine_view *v, struct finding *f)
 {
     const struct engine_fact *e = v->e;
-    int room = isnan(v->idle) ? (double)e->threads + 1 < v->view->cores : v->idle >= FREE_CORES;
-    if (!room)
+    int has_free_cores =
+        isnan(v->idle) ? (double)e->threads + 1 < v->view->cores : v->idle >= FREE_CORES;
+    if (!has_free_cores)
         return 0;
     double each = fmax(isnan(v->cpu) ? 1 : v->cpu, 0.25);
     double more = mostly_waits(v) ? THREADS_MOST : floor(fmax(v->idle, 1) / each);

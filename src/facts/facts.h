@@ -1,7 +1,7 @@
 /* facts.h: the run database as the rules see it: loaded once into plain arrays, without any
  * judgement.
  *
- * facts_load is the only function of this room that reads the store; a rule is a pure function of
+ * facts_load is the only function of src/facts that reads the store; a rule is a pure function of
  * `struct facts`, so every verdict has a golden test. Ratios are 0..1, times are in the unit of the
  * name, an unknown double is NaN, an unknown integer is -1.
  */

@@ -1,4 +1,4 @@
-/* facts_load.h: the parts of facts_load, internal to this room (and to its unit tests). */
+/* facts_load.h: the parts of facts_load, internal to src/facts (and its unit tests). */
 #ifndef LEAT_FACTS_FACTS_LOAD_H
 #define LEAT_FACTS_FACTS_LOAD_H
 

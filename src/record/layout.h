@@ -7,7 +7,7 @@
  *     └────────────┴──────────┴──────────┴────────┴─────┴─────────┴────────┴───────┴─────────┴──────┘
  *
  *     parts:   one histogram a loader and part, for what comes too often to be a record
- *     lines:   one entry a line of code that the sampler has found at work
+ *     lines:   one entry per line of code that the line profiler has found running
  *     engines: one per loader that leat's own threads serve: what their stages took
  *     cuda:    calls of CUDA, as they stood at three moments; after it the clock of the device
  *     cuda_lines: one entry a line of code that copies or waits (behind cuda)

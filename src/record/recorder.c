@@ -333,7 +333,7 @@ static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
     return my->ring;
 }
 
-/* Whether leat has read records since the last look; if not, a record is lost. */
+/* Whether leat has read records since the last check; if not, a record is lost. */
 static int ring_has_space(struct rec_ring *ring, uint64_t head, struct mine *my)
 {
     my->tail = atomic_load_explicit(&ring->tail, memory_order_acquire);

@@ -338,7 +338,7 @@ int store_writer_close(struct store_writer *w, struct leat_err *note)
     if (w->refused)
         writer_count_lost(w, "rows", w->refused, "refused by the database");
     if (w->lost_before_commit)
-        store_flush(w); /* a disk that has room again takes at least the count */
+        store_flush(w); /* a disk with free space again takes at least the count */
     int rc = sql_exec(w->db, "PRAGMA journal_mode=DELETE");
     int code = rc ? sql_code(rc) : sync_file(w);
     if (w->lost_rows)

@@ -119,11 +119,11 @@ def check_causes(case, summary):
 def check_silence(case, summary):
     for finding in loud(summary):
         if case.healthy or finding["kind"] in case.list("forbid"):
-            yield f"{finding['severity']} {finding['kind']} ({finding.get('cause')}) was said"
+            yield f"{finding['severity']} {finding['kind']} ({finding.get('cause')}) was reported"
     if case.get("gpus") == "foreign":
         kinds = [f["kind"] for f in summary["findings"] if "GPU" in f["kind"]]
         if kinds:
-            yield f"speaks of GPUs that are not of this run: {kinds}"
+            yield f"has findings about GPUs of other runs: {kinds}"
     for finding in summary["findings"]:
         if not finding["evidence"]:
             yield f"{finding['kind']} has no evidence"

@@ -71,8 +71,8 @@ def command_of(case, options, run_name, arguments):
 
 
 def environment_of(case, options):
-    """A case about GPUs gets a counterfeit of NVIDIA's library: its first device runs nobody, its
-    second the training or a process of somebody else. Foreign GPUs that are real are better."""
+    """A case about GPUs gets a counterfeit of NVIDIA's library: its first device runs no process, its
+    second the training or a process of another run. Real foreign GPUs are preferred."""
     wanted = case.get("gpus")
     if not wanted or (wanted == "foreign" and has_nvml()):
         return options.environment

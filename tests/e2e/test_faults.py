@@ -448,7 +448,7 @@ def test_oom_kill_is_named(box):
             f"echo $$ > {group}/cgroup.procs; exec python hog.py",
         )
     finally:
-        time.sleep(0.2)  # until the kernel has let go of the dead process
+        time.sleep(0.2)  # until the kernel has released the ended process
         group.rmdir()
     assert got.returncode == -9
     result = summary(box)

@@ -149,8 +149,8 @@ def test_a_wrong_summary_is_named(tmp_path, path, value, word):
         ({"stdout": "leat: hello\nsteps=3\n"}, "foreign line"),
         ({"stdout": ""}, "lacks the script's own count"),
         ({"status": 1}, "exit status 1"),
-        ({"keys": {"expect": "INPUT_BOUND", "healthy": "yes"}}, "was said"),
-        ({"keys": {"expect": "INPUT_BOUND", "forbid": "INPUT_BOUND"}}, "was said"),
+        ({"keys": {"expect": "INPUT_BOUND", "healthy": "yes"}}, "was reported"),
+        ({"keys": {"expect": "INPUT_BOUND", "forbid": "INPUT_BOUND"}}, "was reported"),
         ({"keys": {"expect": "INPUT_BOUND", "steps": "none"}}, "makes none"),
         ({"keys": {"expect": "INPUT_BOUND", "evaluates": "1"}}, "0.00 s of evaluation"),
         ({"keys": {"expect": "INPUT_BOUND", "signal": "9"}}, "exit status 0"),
@@ -198,7 +198,7 @@ def test_without_the_schema_nothing_runs(monkeypatch):
 
 def test_the_matrix_is_whole():
     """28 cases at the least, six healthy ones, each of the ten known mistakes, every cause; and each
-    says what must not be said."""
+    reports what it must not report."""
     cases = read_cases()
     assert len(cases) >= 28
     assert sum(case.healthy for case in cases) >= 6

@@ -107,7 +107,7 @@ def test_epochs_that_follow_each_other():
 
 
 def test_ten_thousand_batches_under_stress():
-    """Kept tensors, many streams nobody is told of, views, early deletion, random waits."""
+    """Kept tensors, many streams without record_stream(), views, early deletion, random waits."""
     stress(None)
 
 

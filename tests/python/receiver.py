@@ -1,7 +1,6 @@
 """Receives the memfds of a run, as leat does, and reads the records in them.
 
-The offsets of src/record/layout.h are repeated here on purpose: a layout that changes without its
-version fails the tests.
+The offsets of src/record/layout.h are repeated here on purpose: a layout that changes without a new version number fails the tests.
 """
 
 import mmap
@@ -43,7 +42,7 @@ AREA_BYTES = READY + PART_LOADERS * READY_COUNTS * 8
 STOP = 120  # offset of rec_header.stop
 ENGINES_USED = 124
 
-Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {least value: how many}
+Part = namedtuple("Part", "n total_ns max_ns bytes bins")  # bins: {lowest value: count}
 Record = namedtuple("Record", "kind flags id arg t0 t1 tid")
 Line = namedtuple(
     "Line", "ns read_ns decode_ns blocked_ns samples line below loader part library file function"
@@ -66,7 +65,7 @@ def _string(raw):
 
 
 def _bin_floor(index):
-    """The least value of a bin: exact below 32, then 32 bins to each power of two."""
+    """The lowest value of a bin: exact below 32, then 32 bins for each power of two."""
     return index if index < 32 else (32 + index % 32) << (index // 32 - 1)
 
 
@@ -235,7 +234,7 @@ class Receiver:
                 data, fds, _, _ = socket.recv_fds(peer, 64, 1)
                 if data == LAST_WORD:
                     return
-                if not fds:  # it died before it sent the memfd
+                if not fds:  # it ended before it sent the memfd
                     continue
                 magic, version, pid = struct.unpack("<QIi", data)
                 assert magic == MAGIC and version == 11

@@ -108,8 +108,7 @@ def group():
 
 @pytest.fixture
 def memory_group():
-    """Only at the root of a hierarchy: whoever made the group that this process is in may count on
-    there being no other in it."""
+    """Only at the root of a hierarchy: the owner of another group may not expect further groups in it."""
     paths = {own_path("memory"), own_path("")}
     if paths != {"/"}:
         pytest.skip(f"this process is in a group of another program's: {', '.join(sorted(paths))}")

@@ -381,7 +381,7 @@ def test_counts_of_batches_of_different_sizes(train):
 
     class Fewer(SequentialSampler):
         def __iter__(self):
-            return iter(range(6))  # of the 25 that it speaks of
+            return iter(range(6))  # of 25 by its __len__
 
     class FewerRows(Rows):
         def __getitems__(self, indices):

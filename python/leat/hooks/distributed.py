@@ -52,8 +52,8 @@ COLLECTIVES = (
 )
 
 
-def make_sync(name, compiling, mark=lambda begins: None):
-    """A call that may block: a SYNC span, the outermost only. `mark` is called at its begin and
+def make_sync(name, compiling, at_edge=lambda begins: None):
+    """A call that may block: a SYNC span, the outermost only. `at_edge` is called at its begin and
     end."""
 
     def make(original):
@@ -63,14 +63,14 @@ def make_sync(name, compiling, mark=lambda begins: None):
             number = 0
             flags = ERROR
             try:
-                mark(True)
+                at_edge(True)
                 number = process.name_id(name)
                 result = original(*args, **kwargs)
                 flags = 0
                 return result
             finally:
                 end(SYNC, flags, number, 0)
-                mark(False)
+                at_edge(False)
 
         return sync
 

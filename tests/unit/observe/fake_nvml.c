@@ -1,5 +1,5 @@
 /* fake_nvml.c: a counterfeit libnvidia-ml with known figures, so that nvml.c is tested where there
- * is no GPU. Written against NVML's binary contract: the struct layouts are spelled out anew here,
+ * is no GPU. Written against NVML's binary contract: the struct layouts are written out again here,
  * and a difference to nvml.c shows as a wrong figure.
  *
  * Device 0 is busy and throttled; device 1 supports next to nothing and runs FAKE_NVML_PID, which

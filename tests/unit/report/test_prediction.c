@@ -58,7 +58,7 @@ static void followed_or_not(void **state)
         judged("batch_size=None,num_workers=0", loader(2, 0, 2, 256), loader(0, 0, 0, 0)), "yes");
 }
 
-/* Whether a line of code was changed nobody sees; other settings are seen. */
+/* A change of code is not detected; changes of other settings are. */
 static void a_change_of_the_code(void **state)
 {
     static const char line[] = "train.py:33 at no cost";

@@ -54,7 +54,7 @@ static int fault_write(sqlite3_file *file, const void *bytes, int count, sqlite3
 
 static int fault_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
-    /* Truncating needs no room, but it is a moment to die at, or to lose the disk. */
+    /* Truncating needs no space, but leat may be killed then, or the disk may fail. */
     int rc = plan.fault == FAULT_KILL || plan.fault == FAULT_IO ? write_fails() : SQLITE_OK;
     return rc ? rc : tables[0].real->xTruncate(file, size);
 }
@@ -246,7 +246,7 @@ static void a_write_that_fails(void **state)
     every_write(FAULT_IO);
 }
 
-/* From the n-th write on there is no room. What was committed before stays, and the note has the
+/* From the n-th write on the disk is full. What was committed before stays, and the note has the
  * number of rows that are missing. */
 static void a_disk_that_stays_full(void **state)
 {

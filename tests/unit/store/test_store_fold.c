@@ -159,7 +159,7 @@ static void everything_adds_up(void **state)
     store_reader_close(r);
 }
 
-/* While there is room, every outlier and every marked step of the folded range is a row. */
+/* Within the limit, every outlier and every flagged step of the folded range is a row. */
 static void outliers_stay_whole(void **state)
 {
     struct store_limits roomy = small;
@@ -288,7 +288,7 @@ static void other_tables_are_bounded(void **state)
     assert_int_equal(test_int(r, "SELECT count(*) FROM processes WHERE role='main'"), 1);
     assert_int_equal(test_int(r, "SELECT count(*) FROM processes WHERE pid=3000"), 1);
     assert_true(test_int(r, "SELECT count(*) FROM proc_samples") <= small.table_rows);
-    /* What could not be kept is told, exactly. */
+    /* What could not be kept is counted exactly. */
     assert_int_equal(test_int(r, "SELECT sum(n) + (SELECT count(*) FROM processes) FROM lost WHERE "
                                  "why LIKE 'processes:%'"),
                      3000);

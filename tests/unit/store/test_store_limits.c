@@ -1,4 +1,4 @@
-/* test_store_limits.c: the limits that a run has when nobody sets others, which are those of the
+/* test_store_limits.c: the default limits of a run, which are those of the
  * table "Size" in docs/run-db.md. The other tests of the store set small ones, to see them at work,
  * and would pass with any default. */
 #include "unit/store/store_testing.h"

@@ -254,7 +254,7 @@ static int is_skipped(const MDB_val *key, const struct leat_lmdb *asked)
     return 0;
 }
 
-/* The unnamed database holds the named ones beside its values: each as some 48 bytes. */
+/* The unnamed database holds the named ones beside its values: each in about 48 bytes. */
 static int check_value(struct lmdb_source *l, const MDB_val *key, struct leat_err *err)
 {
     char name[512];

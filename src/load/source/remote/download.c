@@ -180,7 +180,7 @@ static size_t take(char *bytes, size_t size, size_t count, void *owner)
 }
 
 /* libcurl calls this at least once per second; not 0: it stops the transfer. Its own limit on slow
- * transfers is a mean over some seconds; this one looks at time without any byte. */
+ * transfers is a mean over some seconds; this one limits the time without any byte. */
 static int give_up(void *owner, curl_off_t down_total, curl_off_t down, curl_off_t up_total,
                    curl_off_t up)
 {

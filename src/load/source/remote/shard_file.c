@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum {
-    CHECK_BYTES = 16 << 20,   /* written between two looks at the free space of the disk */
+    CHECK_BYTES = 16 << 20,   /* written between two checks of the free space of the disk */
     RESERVE_BYTES = 256 << 20 /* kept free, or a twentieth of the disk */
 };
 
@@ -41,7 +41,7 @@ struct copy {
     struct unpack unpack;
 };
 
-/* Whether the disk has room for `wanted` more bytes; the next check is at `checked` bytes. */
+/* Whether the disk has space for `wanted` more bytes; the next check is at `checked` bytes. */
 static int check_space(struct copy *copy, uint64_t wanted, struct leat_err *err)
 {
     struct statvfs disk;
