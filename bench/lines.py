@@ -13,7 +13,7 @@ was found. Kinds whose module (numpy, Pillow) a Python lacks are left out.
 process. `slower` is the median change of the CPU time of a sample, `longer` of its wall time,
 `sampler` the CPU share of the profiler's thread; the spread is the median absolute deviation.
 
-The last line says how many lines were found; the exit status is 0 if all were. A line is found if
+The last line counts the lines that were found; the exit status is 0 if all were. A line is found if
 the found share is within 10 % of the true one. Sampling for S seconds at 100 Hz finds a share p
 with a standard error of sqrt(p (1-p) / 100 S): for a quarter and ten seconds, 1.4 of 25 points.
 """

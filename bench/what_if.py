@@ -90,7 +90,7 @@ def apply_setting(settings, change):
 
 
 def try_workload(runs, name, rounds):
-    """(cause, setting, predicted gain, measured gain, whether `leat compare` says the same). Where no
+    """(cause, setting, predicted gain, measured gain, whether `leat compare` agrees). Where no
     setting has a predicted gain, all but the cause are None."""
     settings = WORKS[name][1].split()
     label = name.replace(" ", "-").replace(",", "")

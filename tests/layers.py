@@ -69,7 +69,7 @@ def room_of(path):
 def check_include(root, path, quote, target):
     """Yields what is wrong with one include of one file."""
     if quote == '"' and (root / path).parent.joinpath(target).exists():
-        return  # a neighbour, whatever foreign header it is named after
+        return  # a header of the same folder, even if named like a foreign one
     for pattern, homes in HOMES:
         if re.fullmatch(pattern, target):
             if not any(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# demo.sh: a real training that is slow, what leat says of it, the change it names, the proof.
+# demo.sh: a real training that is slow, leat's verdict, the change it names, the proof.
 #
 # The second run is given the number of workers that the first verdict names: it is read from the
 # summary, so a verdict that names nothing ends the demo.

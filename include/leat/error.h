@@ -1,4 +1,4 @@
-/* error.h: how a failure is told, to callers of the C API and inside leat alike.
+/* error.h: how a failure is reported, to callers of the C API and within leat.
  *
  * A function that can fail returns 0 or a count on success and a negative code on failure: a
  * negated errno, or one of the codes below, negated. Where the reader of the message needs to know
@@ -26,7 +26,7 @@ enum leat_error {
 };
 
 struct leat_err {
-    char text[512]; /* one sentence, without a newline; "" when nothing was said */
+    char text[512]; /* one sentence, without a newline; "" when there is none */
 };
 
 #endif

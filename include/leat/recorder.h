@@ -32,7 +32,7 @@ extern "C" {
 
 #define LEAT_REC_THREADS 16
 
-/* What a record says. All but MEMORY and STEP are spans from t0 to t1 of the recording thread.
+/* The kind of a record. All but MEMORY and STEP are spans from t0 to t1 of the recording thread.
  * One list makes the enum and the names. The collector turns them into steps and phases
  * (src/collect/step_builder.h); the meaning of `id` and `arg`:
  *

@@ -1,6 +1,6 @@
 """leat finds out what a training waits for: `leat run train.py`.
 
-Nothing here is needed for that. These functions tell leat what it cannot see by itself. Without
+Nothing here is needed for that. These functions give leat what it cannot measure by itself. Without
 `leat run` they do nothing, at almost no cost.
 
     leat.step()                    the end of a step, for loops without a torch optimizer

@@ -135,7 +135,7 @@ static enum thread_state state_in_call(long number, const char *arguments)
     }
 }
 
-/* What /proc says of a thread: "running", or the number of the call in which it is blocked. */
+/* The state of a thread in /proc: "running", or the number of the call in which it is blocked. */
 static enum thread_state state_of(struct profiler *s, int32_t tid)
 {
     char text[64];

@@ -1,5 +1,5 @@
-/* stats.h: the statistics of verdicts and comparisons. All take plain arrays; none
- * allocates unless it says so. The input must not contain NaN. */
+/* stats.h: the statistics of verdicts and comparisons. All take plain arrays; none allocates unless
+ * noted. The input must not contain NaN. */
 #ifndef LEAT_BASE_STATS_H
 #define LEAT_BASE_STATS_H
 

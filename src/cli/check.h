@@ -1,5 +1,5 @@
 /* check.h: the items of `leat check`. check_python.c and check_machine.c add them, cmd_check.c
- * prints them. Every item that is not CHECK_OK says how to change that. */
+ * prints them. Every item that is not CHECK_OK has a hint how to change that. */
 #ifndef LEAT_CLI_CHECK_H
 #define LEAT_CLI_CHECK_H
 
@@ -39,7 +39,7 @@ void check_missing(struct check_item *item, const char *way, const char *fmt, ..
 /* A figure for --json; takes the reference of `value`. */
 void check_fact(struct check_item *item, const char *name, json_t *value);
 
-/* python, torch, leat. `python` is what --python says, or NULL. */
+/* python, torch, leat. `python` is the value of --python, or NULL. */
 void check_python(struct check *check, const char *python);
 /* All that does not depend on Python. */
 void check_machine(struct check *check);

@@ -188,8 +188,8 @@ static void store_beginning(struct session *s)
     free(command); /* jansson's */
 }
 
-/* Python turns Ctrl-C into KeyboardInterrupt and then dies by SIGINT; a shell around it says 130;
- * launchers such as torchrun just fail. */
+/* Python turns Ctrl-C into KeyboardInterrupt and then ends by SIGINT; a shell around it returns
+ * 130; launchers such as torchrun just fail. */
 static const char *how_it_ended(const struct run_process_end *end)
 {
     if (end->signal == SIGINT || end->exit_status == 128 + SIGINT ||

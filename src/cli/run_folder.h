@@ -13,7 +13,8 @@ struct run_folder {
 
 /* Makes the folder. Without a `name` it is named after `script` and the time, with -2, -3 ... if
  * that exists. A given name that exists is an error (-EEXIST). When `logs_dir` cannot be written,
- * the folder is made in the temporary folder, and `note` says so, so that the training still runs.
+ * the folder is made in the temporary folder, and `note` reports it, so that the training still
+ * runs.
  */
 int run_folder_make(const char *logs_dir, const char *name, const char *script,
                     struct run_folder *ret_folder, struct leat_err *err);

@@ -374,10 +374,10 @@ static int scan(struct step_builder *sb)
 static void cut_segment(struct step_builder *sb)
 {
     finish_decided(sb, true);
-    size_t live = sb->scan - sb->head;
-    if (live <= MAX_PENDING)
+    size_t needed = sb->scan - sb->head;
+    if (needed <= MAX_PENDING)
         return;
-    size_t to = sb->head + live / 2;
+    size_t to = sb->head + needed / 2;
     if (!sb->trains && sb->batch_open && sb->batch_from > sb->head && sb->batch_from < to)
         to = sb->batch_from;
     uint64_t end = sb->pending[to - 1].rec.t1_ns;

@@ -1,6 +1,6 @@
 /* step_builder_internal.h: what the files of the step builder share. No other file includes it.
  *
- * The step builder has to find steps in records of which none says where a step ends, and time per
+ * The step builder has to find steps in records of which none marks the end of a step, and time per
  * phase in spans that are nested and come from several threads. It works in four stages:
  *
  *     step_builder.c      records, sorted by end time -> segments, or batches of an inference

@@ -267,7 +267,7 @@ static double reads_unqueued(const struct loader_view *view)
 /* The same for pages of mapped files, which are read by page faults. Stack samples see a thread
  * that waits for a page only where the kernel reports why it is blocked, and never the kernel's
  * own work. So the share is the time in which a busy worker neither ran nor queued, less what
- * lines say it slept, plus the kernel's time for each fault; and only when there were major
+ * lines show it slept, plus the kernel's time for each fault; and only when there were major
  * faults. */
 static double faults_unqueued(const struct loader_view *view, const struct reading *r)
 {

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Shares closer than this are a tie: one run cannot tell half a percent of its time. */
+/* Shares closer than this are a tie: half a percent of the time is not measurable in one run. */
 #define TIE_SHARE 0.005
 
 static int comes_before(const struct finding *a, const struct finding *b)

@@ -42,7 +42,7 @@ static void on_device(const struct facts *facts, struct findings *found)
 }
 
 /* The sum over processes at one time: of each its last sample within two seconds, which is
- * longer than the interval between samples of a live process. */
+ * longer than the interval between samples of a running process. */
 static double run_bytes_at(const struct facts *facts, double t_ms)
 {
     double sum = 0, latest = NAN;

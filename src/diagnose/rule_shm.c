@@ -1,5 +1,5 @@
 /* rule_shm.c: SHM FULL: /dev/shm is near its limit. DataLoader workers hand over batches through
- * it; when it is full, a worker dies with a bus error. Containers have 64 MB by default. */
+ * it; when it is full, a worker is killed by a bus error. Containers have 64 MB by default. */
 #include "diagnose/rule.h"
 
 #include <math.h>

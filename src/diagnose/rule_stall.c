@@ -1,5 +1,5 @@
-/* rule_stall.c: INTERMITTENT STALL: a few steps take much of the time. The finding says how often
- * they come and what they coincide with.
+/* rule_stall.c: INTERMITTENT STALL: a few steps take much of the time. The finding reports how
+ * often they come and what they coincide with.
  *
  * The slowest 1 % of steps decide whether there is a stall. Stalls may be more than 1 % of the
  * steps, so the stalled steps are all that are longer than halfway between a usual step and the

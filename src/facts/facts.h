@@ -132,7 +132,7 @@ struct proc_fact {
     int rank, worker_id, recorded;
     enum process_role role;
     char comm[32], missing[256], exception[256], command[256];
-    double started_ms, ended_ms; /* NaN: alive at the end */
+    double started_ms, ended_ms; /* NaN: running at the end */
 };
 
 /* Samples over time, one array per table, ordered by pid then time (procs) or time. */

@@ -3,15 +3,16 @@
  * The training shares leat's process group, so that a terminal and its shell treat both as one job
  * and a SIGKILL to the group ends both. A signal to the group (Ctrl-C, timeout(1), killpg) has
  * reached the training too; a signal to leat alone (`kill PID`, Popen.terminate()) must be passed
- * on. The receiver cannot tell the two apart, so a helper process in the group blocks all signals
+ * on. The receiver cannot distinguish the two, so a helper process in the group blocks all signals
  * and does nothing: a signal that is also pending there was sent to the group.
  *
  *     leat ── "SIGTERM?" ──► helper: is it pending? removes it, and answers 1 or 0
  *
- * Simpler ways were refused. si_code tells a terminal (SI_KERNEL) from kill(2), but not kill(2) to
- * a process from kill(2) to a group: `timeout 2h leat run` and killpg would reach a training's
- * SIGTERM or SIGUSR1 handler twice. A process group of its own for the training would survive a
- * SIGKILL to leat's group, and leat would have to do a shell's job control (Ctrl-Z, fg, bg).
+ * Simpler ways were refused. si_code distinguishes a terminal (SI_KERNEL) from kill(2), but not
+ * kill(2) to a process from kill(2) to a group: `timeout 2h leat run` and killpg would reach a
+ * training's SIGTERM or SIGUSR1 handler twice. A process group of its own for the training would
+ * survive a SIGKILL to leat's group, and leat would have to do a shell's job control (Ctrl-Z, fg,
+ * bg).
  *
  * The helper holds only its end of a socket, and exits when leat's end is closed. */
 #ifndef LEAT_LAUNCH_GROUP_SIGNAL_H

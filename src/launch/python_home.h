@@ -9,7 +9,7 @@
 #include "base/err.h"
 
 /* The folder of the `leat` package: it holds _record.abi3.so and _inject/sitecustomize.py. Looked
- * for next to this executable (build tree, `make install`, wheel), or where LEAT_PYTHON_DIR says.
+ * for next to this executable (build tree, `make install`, wheel), or in LEAT_PYTHON_DIR.
  * The path is absolute and the caller's to mem_free. 0, or -ENOENT with a sentence. */
 int python_home_find(char **ret_package_dir, struct leat_err *err);
 

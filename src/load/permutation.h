@@ -12,7 +12,8 @@
  * result lies outside makes it one of 0 … n-1. The rectangle exceeds n by less than a + b, so
  * repeating is rare except for tiny n.
  *
- * Not cryptographic: the aim is an order that no statistic of a training tells from a random one.
+ * Not cryptographic: the aim is an order that no statistic of a training distinguishes from a
+ * random one.
  */
 #ifndef LEAT_LOAD_PERMUTATION_H
 #define LEAT_LOAD_PERMUTATION_H

@@ -21,8 +21,8 @@ struct proc_info {
     int64_t cpu_ns;      /* user + system, all threads */
     int64_t rss_bytes, shared_bytes;
     int64_t threads, fds, fd_limit;
-    /* Context switches, summed over at most 64 live threads (see proc_process.c). The sum decreases
-     * when a thread ends: treat a negative difference as 0. */
+    /* Context switches, summed over at most 64 running threads (see proc_process.c). The sum
+     * decreases when a thread ends: treat a negative difference as 0. */
     int64_t voluntary, involuntary;
     int64_t minor_faults, major_faults;
     int64_t read_bytes, write_bytes; /* from and to storage */

@@ -11,7 +11,7 @@
  *     task/TID  context switches of the further threads, 8 us each, at most 63 of them
  *
  * The kernel counts context switches per thread, so `voluntary` and `involuntary` are sums over the
- * live threads, at most MOST_THREADS of them, the oldest first. When a thread ends its count is
+ * running threads, at most MOST_THREADS of them, the oldest first. When a thread ends its count is
  * lost, so a reader of differences treats a decrease as zero.
  *
  * The name of a process may contain blanks, parentheses and newlines: in `stat` it ends at the last

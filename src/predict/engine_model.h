@@ -14,7 +14,7 @@
 
 #include "facts/loader_view.h"
 
-#define NEAR 1.02 /* step times closer than this cannot be told apart in one run */
+#define NEAR 1.02 /* step times closer than this are equal within the precision of one run */
 
 struct engine_view {
     const struct loader_view *view;

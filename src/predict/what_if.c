@@ -302,7 +302,7 @@ static int next_tried(int workers)
 
 int what_if_workers(const struct what_if *w, int most, double device_ms)
 {
-    const double near = 1.02; /* one run cannot tell a smaller difference */
+    const double near = 1.02; /* a smaller difference is not measurable in one run */
     struct what_if tried = *w;
     double best = INFINITY;
     for (tried.workers = 1; tried.workers <= most; tried.workers = next_tried(tried.workers))

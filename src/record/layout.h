@@ -16,12 +16,12 @@
  *            tail (leat)     ─► next place to read        index = position % RING_RECORDS
  *
  * The producer writes a record and then stores head with release order; leat loads head with
- * acquire order, so it never sees half a record, also when the producer died in between. leat
+ * acquire order, so it never sees half a record, also when the producer was killed in between. leat
  * stores tail after it has copied. A full ring drops the new record and counts it in `lost`.
  *
  * Parts, lines, engines and calls are never drained: they are totals, which leat may read at any
- * time and reads for the last time when the process has died. A part is read only when its bit in
- * `parts_used` says that it happened: to read a page of a memfd that was never written gives it
+ * time and reads for the last time when the process has ended. A part is read only when its bit in
+ * `parts_used` shows that it happened: to read a page of a memfd that was never written gives it
  * memory.
  *
  * Everything in here is foreign to leat: a process may scribble over it. The reader

@@ -5,7 +5,7 @@
  * non-blocking and closed at once: leat has the memfd from then on.
  *
  * fork: the child must never write into its parent's memory. An atfork handler unmaps the area in
- * the child; the next record opens a new one. `generation` tells a thread that its ring pointer is
+ * the child; the next record opens a new one. `generation` shows a thread that its ring pointer is
  * out of date.
  *
  * Threads: `open_lock` protects opening, the assignment of rings, and the tables.

@@ -183,7 +183,8 @@ static uint64_t since(uint64_t now, uint64_t before)
     return now > before ? now - before : 0;
 }
 
-/* What is written at this moment is read again; a process that died in the middle is believed. */
+/* Values that are being written are read again; those of a process that was killed meanwhile are
+ * used as they are. */
 int ring_reader_cuda(const struct ring_reader *reader, struct ring_cuda *ret_cuda)
 {
     enum { TRIES = 100 };
@@ -253,7 +254,7 @@ int ring_reader_take(struct ring_reader *reader, struct ring_record *records, in
         uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
         uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
         /* A head further away than the ring is long was not written by our recorder. What lies
-         * between is gone; go on from where the producer says it is. */
+         * between is gone; continue at the producer's position. */
         if (head - tail > REC_RING_RECORDS) {
             reader->lost_bad++;
             tail = head;

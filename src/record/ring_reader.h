@@ -32,7 +32,7 @@ int ring_reader_loader(const struct ring_reader *reader, uint32_t id,
 
 /* How often a part happened and how long it took, for the recording process's own number of the
  * loader (below REC_PART_LOADERS; the last slot is shared by all later ones). False when it never
- * happened. While the process lives the numbers may be an occurrence apart from each other. */
+ * happened. While the process runs the numbers may differ by an occurrence. */
 struct ring_part {
     uint64_t n, total_ns, max_ns, bytes;
     uint64_t bins[DURATION_BUCKETS];

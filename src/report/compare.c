@@ -11,7 +11,7 @@
  * regression.
  *
  * Without run.db there are no steps and no interval; then only runs whose step times hardly overlap
- * are told apart (separated_by_tail).
+ * are distinguished (separated_by_tail).
  */
 #include "report/compare.h"
 #include "report/summary_parts.h"

@@ -1,7 +1,7 @@
 /* compare_prediction.c: was the prediction of the run before right? The run after shows it if it
  * made the predicted change and no other, so the settings of the loader that feeds the steps are
  * compared with the predicted ones. A change of the user's code is not visible here; the text then
- * says so. */
+ * reports it. */
 #include "report/compare.h"
 
 #include "report/text_layout.h"

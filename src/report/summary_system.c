@@ -77,7 +77,7 @@ static struct series workers_rss(const struct facts *facts, int rank)
 }
 
 /* The memory of a GPU of this run; NaN when there is none or they differ, because torch's device
- * number does not say which of NVML's GPUs it is. */
+ * number does not identify one of NVML's GPUs. */
 static double gpu_capacity(const struct facts *facts)
 {
     struct series total = {0};

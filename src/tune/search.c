@@ -1,7 +1,8 @@
 /* search.c: which settings to measure next.
  *
  * A grid of all settings would take too long. Four facts shorten the search:
- *   - the cost model (cost.c) says how many workers use all CPUs (the knee): it starts there;
+ *   - the cost model (cost.c) gives the number of workers that use all CPUs (the knee): it starts
+ * there;
  *   - the rate over the number of workers has one maximum: it does not continue past a decrease;
  *   - settings whose upper bound is below the best are not measured;
  *   - prefetch and pin_memory hardly change which number of workers is best: they are tried there.

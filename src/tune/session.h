@@ -54,7 +54,7 @@ void session_tick(struct session *s, uint64_t now_ns);
 void session_memory(struct session *s, int64_t tree_bytes);
 /* Ctrl-C: keeps the rows so far, starts nothing. */
 void session_stop(struct session *s, uint64_t now_ns);
-/* The process has ended; `how` says how. */
+/* The process has ended; `how` is how. */
 void session_process_ended(struct session *s, const char *how, uint64_t now_ns);
 /* "num_workers=4 prefetch_factor=2, 1234 samples/s so far; about 12s left" */
 void session_progress(const struct session *s, uint64_t now_ns, struct str *out);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Closer rates cannot be told apart. */
+/* Closer rates count as equal. */
 #define EVEN_RATIO 1.05
 
 /* Above this share of the rate with a cached batch, handing over costs more than making samples. */

@@ -3,7 +3,7 @@ docs/final_summary.schema.json.
 
     python3 tests/cli/schema.py build/tests/cli/summarize_run
 
-Also checks what a schema cannot say: the phases add up to the step, the shares to one, the verdict
+Also checks what a schema cannot express: the phases add up to the step, the shares to one, the verdict
 is the first finding, and the text report stays below 80 columns. Needs the jsonschema package;
 without it the test is skipped (exit status 77).
 """

@@ -1,7 +1,7 @@
-"""What a case of the verdict matrix says of itself.
+"""The header of a case of the verdict matrix.
 
 A case is a training script in cases/, which may use training.py (those in ../gpu/cases need a GPU). Lines
-`# e2e: key = value` before its docstring say what leat must find in it; the script knows nothing
+`# e2e: key = value` before its docstring declare what leat must find in it; the script knows nothing
 else of this matrix. The keys:
 
     expect      kinds of which the run's verdict must be one
@@ -24,14 +24,14 @@ else of this matrix. The keys:
     stderr      a regular expression that its stderr must match
     interrupt   when this line appears on stdout, Ctrl-C is pressed
     evaluates   seconds of evaluation that must be reported apart, at the least
-    compiles    how many steps torch.compile worked in; they must be told apart
+    compiles    how many steps torch.compile worked in; they must be counted separately
     gpus        foreign: none of the host's is of this run, not a word on them; own: this run uses one
-                (the library that says so is a counterfeit, see matrix.py)
+                (by a fake library, see matrix.py)
     steps       none: the script makes no steps
     cores       all: the case is about the CPU, so no other case runs at the same time
     beside      a case that runs at the same time
     before, after, compare, compare_exit
-                two runs with these arguments, what `leat compare` must say of them (one of a
+                two runs with these arguments, and the result of `leat compare` (one of a
                 list), and its status
 
 The script's last line on stdout is its own count: `steps=101`, with `rank=1 ` before it under

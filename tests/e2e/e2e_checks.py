@@ -1,4 +1,4 @@
-"""Holds one finished run against what its case says: each check yields a sentence for each wrong
+"""Compares one finished run with what its case expects: each check yields a sentence for each wrong
 thing it finds, and nothing when all is right."""
 
 import json
@@ -188,7 +188,7 @@ def check_evaluation(case, db):
 
 
 def check_compiling(case, summary):
-    """The steps in which torch.compile worked are told apart, and with them what they took."""
+    """The steps in which torch.compile worked are counted separately, with their time."""
     wanted = int(case.get("compiles", -1))
     if wanted < 0:
         return

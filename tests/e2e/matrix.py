@@ -10,7 +10,7 @@
 Two cases run at the same time, but for those that are about the CPU (key `cores`) and those that
 run beside a case of their choice; with a core kept busy, one case at a time.
 
-e2e_case.py says what a case is, e2e_checks.py what is held against it. Exit status 0 when every
+e2e_case.py defines a case, e2e_checks.py the checks. Exit status 0 when every
 case of every round is right, 1 otherwise.
 """
 

@@ -3,7 +3,7 @@
     PYTHONPATH=build/python python3 tests/gpu/test_device_delivery.py [-k NAME]
 
 Needs a GPU and torch with CUDA; pytest runs it too, and skips it where there is none. Values are made
-so that a row tells its index, and a batch that is overwritten while it is in use cannot be right.
+so that a row gives its index, and a batch that is overwritten while it is in use cannot be right.
 """
 
 import gc

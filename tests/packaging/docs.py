@@ -128,7 +128,7 @@ def check_links():
 
 
 def check_named():
-    """What a page tells to call is there: make targets, C tests, files of the tree."""
+    """What a page tells the reader to call exists: make targets, C tests, files of the tree."""
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
     tests = {path.stem for path in (ROOT / "tests/unit").rglob("test_*.c")}
     for page in [
@@ -159,7 +159,7 @@ def check_limits():
 
 
 def check_timing():
-    """What docs/run-db.md says of batches and samples that are not all timed is what the hook does."""
+    """What docs/run-db.md states about batches and samples that are not all timed is what the hook does."""
     code = text_of("python/record/hook_fetcher.c")
     number = {name: int(n) for name, n in re.findall(r"^    (\w+) = (\d+)\b", code, re.M)}
     batch_ms, sample_ms = number["SLOW_BATCH_NS"] // 10**6, number["SLOW_SAMPLE_NS"] // 10**6

@@ -74,7 +74,7 @@ def environment(socket=None, inject=True, **more):
 
 @pytest.fixture
 def train(tmp_path):
-    """train(script) -> Finished. The script is given the preamble unless told otherwise."""
+    """train(script) -> Finished. The script is given the preamble unless preamble is False."""
 
     def run(
         script, preamble=True, fails=False, on_hello=None, python=sys.executable, options=(), **env

@@ -144,7 +144,7 @@ def test_values(tmp_path, name):
 
 
 def test_values_of_torch_save_run_through_torch(tmp_path):
-    """Whatever torch.load(weights_only=True) reads; the plan says who does it."""
+    """Whatever torch.load(weights_only=True) reads; the plan shows which side reads it."""
     samples = [{"x": torch.arange(i), "y": [i, "text"]} for i in range(1, 9)]
     write_lmdb(tmp_path / "data", [(b"%08d" % i, saved(s)) for i, s in enumerate(samples)])
     dataset = leat.data.Lmdb(tmp_path / "data", "torch")

@@ -1,5 +1,4 @@
-"""Every query of docs/run-db.md works on the database of a real run, and says something; and what
-/proc can tell of a process or the machine is in it."""
+"""Every query of docs/run-db.md works on the database of a real run, and returns rows; and all figures of /proc about a process or the machine are in it."""
 
 import os
 import re
@@ -106,7 +105,7 @@ def test_every_table_and_column_is_documented(database):
             assert re.search(rf"\b{column[1]}\b", text), f"{table}.{column[1]}"
 
 
-# The columns of proc_samples and the file in /proc/PID that tells them.
+# The columns of proc_samples and the file in /proc/PID that has them.
 PROCESS_COLUMNS = {
     "cpu_ns": "stat",
     "threads": "stat",
@@ -123,7 +122,7 @@ PROCESS_COLUMNS = {
     "fd_limit": "limits",
     "run_delay_ns": "schedstat",
 }
-# Those of sys_samples, the file, and the words by which it tells them.
+# Those of sys_samples, the file, and the words in it.
 SYSTEM_COLUMNS = {
     "cpu_ratio": ("/proc/stat", "cpu"),
     "run_cpu_ratio": ("/proc/stat", "cpu"),
@@ -146,7 +145,7 @@ def columns(database, table):
     return {row[1] for row in database.execute(f"PRAGMA table_info({table})")}
 
 
-def tells(path, words=""):
+def has_words(path, words=""):
     """Whether this machine has the file, and the words in it."""
     if os.path.isdir(path):
         return True
@@ -158,10 +157,10 @@ def tells(path, words=""):
 
 
 def test_processes_are_seen_whole(database):
-    """A process that has ended, but is not yet waited for, tells little: so of each process there is
-    a sample in which nothing is missing, rather than all samples being so."""
+    """A process that has ended, but is not yet waited for, has few figures: so of each process there is
+    a sample in which nothing is missing, not in all samples."""
     assert columns(database, "proc_samples") == {"t_ns", "pid", *PROCESS_COLUMNS}
-    wanted = [c for c, file in PROCESS_COLUMNS.items() if tells(f"/proc/self/{file}")]
+    wanted = [c for c, file in PROCESS_COLUMNS.items() if has_words(f"/proc/self/{file}")]
     assert len(wanted) >= 8  # stat and status are everywhere
     found = database.execute("SELECT role, pid FROM processes WHERE role IN ('main', 'worker')")
     processes = found.fetchall()
@@ -185,7 +184,7 @@ def test_processes_are_seen_whole(database):
 
 def test_machine_is_seen_whole(database):
     assert columns(database, "sys_samples") == {"t_ns", *SYSTEM_COLUMNS}
-    wanted = [c for c, source in SYSTEM_COLUMNS.items() if tells(*source)]
+    wanted = [c for c, source in SYSTEM_COLUMNS.items() if has_words(*source)]
     assert {"cpu_ratio", "memory_total"} <= set(wanted)
     counts = ", ".join(f"count({c})" for c in wanted)
     seen = database.execute(f"SELECT {counts} FROM sys_samples").fetchone()

@@ -261,7 +261,7 @@ except KeyError as error:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_thread_ends_when_leat_stops(train, stopped):
-    """The profiler's thread ends when leat says stop."""
+    """The profiler's thread ends when leat asks to stop."""
     script = """
 import contextlib, os, time
 

@@ -24,7 +24,7 @@ pytest.importorskip("webdataset")
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a folder. A path with a query misbehaves as the query says."""
+    """Serves a folder. The query of a path selects a fault."""
 
     daemon_threads = True
 

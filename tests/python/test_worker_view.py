@@ -411,7 +411,7 @@ PIN = """
 import threading, queue, types
 from torch.utils.data._utils import pin_memory
 from multiprocessing import Queue
-class Item:  # what cannot be pinned without a GPU says how it is
+class Item:  # stands for a tensor, which cannot be pinned without a GPU
     def pin_memory(self, *args):
         return "pinned"
 

@@ -20,7 +20,7 @@ class Files(Values):
     labels    True: the number of the file's folder among the sorted folders directly below `files`,
               as in torchvision's ImageFolder; or a list with one label per file
 
-    classes, class_to_idx and paths say what was found. The folder is listed once. A file that is
+    classes, class_to_idx and paths hold what was found. The folder is listed once. A file that is
     missing, cut short or of another shape when it is read is a bad sample.
     """
 

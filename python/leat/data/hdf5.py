@@ -1,6 +1,6 @@
 """leat.data.Hdf5: datasets of an HDF5 file.
 
-h5py says what the datasets are and where their chunks lie, once, when the file is opened. The engine
+h5py gives the datasets and the addresses of their chunks, once, when the file is opened. The engine
 then reads the file itself (src/load/source/hdf5/hdf5.c), without the lock of libhdf5.
 """
 
@@ -91,7 +91,7 @@ def _compare_last_rows(source, found):
         rows = source.read([source.count - 1])
         expected = [numpy.asarray(one.dataset[source.count - 1]) for one in found]
     except (OSError, ValueError):
-        return  # damaged: a batch with the sample says so
+        return  # damaged: a batch with the sample reports it
     for one, row, theirs in zip(found, rows, expected):
         mine = dlpack.from_dlpack(row)[0]
         if one.dtype == "bfloat16":

@@ -256,7 +256,7 @@ def _queue_of(iterator, fresh=False):
 
 
 def _label_queue(iterator, loader):
-    """Tells the thread that pins whose batches are in the queue that it reads."""
+    """Labels the queue that the pinning thread reads with the loader of its batches."""
     queue = getattr(iterator, "_worker_result_queue", None)
     if queue is not None:
         queue._leat = loader

@@ -1,4 +1,4 @@
-"""Decides whether the engine makes a loader's batches, and says why not.
+"""Decides whether the engine makes a loader's batches, and gives the reason if not.
 
 The engine is chosen only when its batches equal torch's. So the questions are those of
 default_collate: where do the samples lie, and what does it make of them. A dataset with code of the

@@ -1,7 +1,7 @@
 """EngineSpec: how the engine reads a dataset and what becomes of its batches.
 
 Each class of leat.data has a method engine_spec(). It returns an EngineSpec, or one sentence that
-says why the engine cannot read the dataset. engine_select.py calls it, and makes the spec of
+gives the reason why the engine cannot read the dataset. engine_select.py calls it, and makes the spec of
 torch's own datasets itself.
 """
 

@@ -18,7 +18,7 @@ class LoaderPass:
     sampler_pass   the pass of that batch sampler
     mover          moves batches to loader.device, or None
     counters       the loader's LoaderCounters
-    ended          the consumer was told that there are no more batches
+    ended          the consumer has got StopIteration
     """
 
     def __init__(self, state, counters, device=None):

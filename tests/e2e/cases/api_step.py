@@ -1,6 +1,6 @@
 # e2e: expect = INPUT_BOUND
 # e2e: forbid = INSUFFICIENT_DATA
-"""No torch optimizer at all: the loop says leat.step(), and its loader is wrapped."""
+"""No torch optimizer at all: the loop calls leat.step(), and its loader is wrapped."""
 
 import time
 

@@ -3,7 +3,7 @@
 # e2e: mistake = 9
 # e2e: forbid = LOW_GPU_UTILIZATION, MODERATE_GPU_UTILIZATION, HIGH_GPU_MEM, HIGH_GPU_TEMP
 # e2e: gpus = foreign
-"""Trains on the CPU: whatever GPUs this host has are foreign, and nothing is said of them."""
+"""Trains on the CPU: whatever GPUs this host has are foreign, and nothing is reported about them."""
 
 from torch.utils.data import DataLoader
 from training import Net, in_memory, train

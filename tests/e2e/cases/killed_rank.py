@@ -27,6 +27,6 @@ for x, y in loader:
     steps += 1
     if steps == 61:
         print_rank(rank, steps)
-        dist.barrier()  # rank 0 has said its count, too
+        dist.barrier()  # rank 0 has printed its count, too
         if rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)

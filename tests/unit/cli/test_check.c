@@ -267,7 +267,7 @@ static void few_open_files(void **state)
     json_decref(all);
 }
 
-/* Every item that is not ok says what to do. Returns how many such items there were. */
+/* Every item that is not ok has a hint. Returns how many such items there were. */
 static int ways(const char *environment)
 {
     int count = 0;

@@ -453,7 +453,7 @@ static void start_discards_earlier_batches(void **state)
     leat_source_unref(source);
 }
 
-/* What a child may do: continue, drop the loader, or nothing. Its exit status says whether it was
+/* What a child may do: continue, drop the loader, or nothing. Its exit status shows whether it was
  * right. */
 static int child_goes_on(struct leat_loader *l, struct leat_batch *held, int first)
 {

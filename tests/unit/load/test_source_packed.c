@@ -151,7 +151,7 @@ static void another_seed_is_another_order(void **state)
  */
 struct making_source {
     struct leat_source base;
-    int64_t bad, grown; /* documents that are bad, or of another length than was said; -1: none */
+    int64_t bad, grown; /* documents that are bad, or of another length than declared; -1: none */
     int fail;
 };
 

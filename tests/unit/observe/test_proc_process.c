@@ -291,7 +291,7 @@ static void last_pid(void **state)
 {
     assert_i64(proc_last_pid(data_root("v1")), 4300);
     assert_i64(proc_last_pid(data_root("v2")), -1);      /* has no such file */
-    assert_i64(proc_last_pid(data_root("hostile")), -1); /* a sandbox that always says 0 */
+    assert_i64(proc_last_pid(data_root("hostile")), -1); /* a sandbox in which it is always 0 */
     int64_t before = proc_last_pid("/");
     pid_t child = fork();
     if (child == 0)

@@ -39,9 +39,10 @@ static void draw(double *out, size_t n, double centre, double deviation, double 
 }
 
 #if COUNTS
-/* Of pairs of runs of 60 steps that leave it open and say how many more would decide it, the share
- * that is decided with `part` of that many, in percent. The longer runs are generated again, with a
- * true change as it seemed in the short ones (`truth` 0), or are the same runs with more steps. */
+/* Of pairs of runs of 60 steps that are undecided and give the number of steps that would decide
+ * it, the share that is decided with `part` of that many, in percent. The longer runs are generated
+ * again, with a true change as it seemed in the short ones (`truth` 0), or are the same runs with
+ * more steps. */
 static int decided_after(double truth, double part)
 {
     enum { SEEDS = 60, FEW = 60 };

@@ -76,7 +76,7 @@ static void nothing_to_judge(void **state)
     json_t *is = loader(2, 0, 2, 32), *was = loader(0, 0, 0, 32);
     json_t *none = compare_prediction(before, NULL, after, is);
     assert_true(json_is_null(none));
-    /* Without a count of samples the step time tells. */
+    /* Without a count of samples the step time decides. */
     json_t *result = compare_prediction(before, was, after, is);
     assert_true(fabs(json_find_number(result, "measured_gain", 0) - 0.25) < 1e-9);
     json_decref(result);

@@ -140,7 +140,7 @@ static const struct store_limits small = {
 };
 enum { STEPS = 307, FLUSHES = 4, SAMPLES = 36, ROWS = STEPS + SAMPLES };
 
-/* Writes STEPS steps and SAMPLES other rows in FLUSHES transactions. `committed` is told how many
+/* Writes STEPS steps and SAMPLES other rows in FLUSHES transactions. `committed` receives how many
  * steps a successful flush has brought to the file. */
 static void write_run(struct store_writer *w, void (*committed)(int64_t steps))
 {
@@ -403,7 +403,7 @@ static void report_committed(int64_t steps)
 }
 
 /* Runs in a child that dies at its n-th write. Returns the steps it had committed; -1: none of the
- * schema even. *ret_killed says whether it got that far. */
+ * schema even. *ret_killed: whether it got that far. */
 static int64_t killed_run(const char *path, int n, int *ret_killed)
 {
     int pipes[2];

@@ -21,7 +21,7 @@ struct world {
     double uneven;  /* share of the rate that prefetch 4 gives back; 8 the same once more */
     double start_s; /* a worker */
     double noise;   /* of a measurement, either way */
-    double spread;  /* that a row says of itself */
+    double spread;  /* that a row reports */
     int fails_from; /* so many workers fail; 0: none */
     int disturbed;  /* so many workers get next to nothing done when first seen */
     double leat;    /* samples/s of leat.DataLoader */
@@ -492,7 +492,7 @@ static void verdict(double now, double best, double model, enum tune_bottleneck 
     tune_result_done(&r);
 }
 
-/* Where no settings reach the model's rate, the verdict says what limits the loader: the cost of a
+/* Where no settings reach the model's rate, the verdict names what limits the loader: the cost of a
  * sample, or handing batches over, which `cached` bounds. */
 static void the_limit_of_the_loader(void **state)
 {

@@ -66,7 +66,7 @@ static int read_whole(int fd, struct iovec *parts, int count, const char *path,
     return 0;
 }
 
-/* The end of a long path, which says more than its start. */
+/* The end of a long path, which is more useful than its start. */
 static const char *end_of(const char *path)
 {
     size_t length = strlen(path), most = 120;

@@ -1,8 +1,8 @@
 /* hdf5.c: datasets of an HDF5 file, read without libhdf5.
  *
  * libhdf5 has one lock for all threads, and unpacks a chunk again for each row unless its small
- * cache holds it. Here the caller says where the data lie (struct leat_hdf5); everything is then
- * read through a mapping, by any number of threads:
+ * cache holds it. Here the caller gives the addresses of the data (struct leat_hdf5); everything is
+ * then read through a mapping, by any number of threads:
  *
  *     contiguous, compact    rows are copied as those of a .npy
  *     chunked, not packed    parts of rows are copied out of the chunks in the mapping

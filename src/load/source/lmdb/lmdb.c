@@ -59,7 +59,7 @@ static void report_bad(const struct lmdb_source *l, const struct entry *entry, s
                        int code, const struct leat_err *why, struct source_report *report)
 {
     char text[sizeof why->text], key[64];
-    size_t length = strlen(l->path), most = 100; /* of a long path the end says more */
+    size_t length = strlen(l->path), most = 100; /* of a long path the end is kept */
     size_t bytes = entry->key_bytes < sizeof key - 1 ? entry->key_bytes : sizeof key - 1;
     for (size_t i = 0; i < bytes; i++)
         key[i] = entry->key[i] >= ' ' && entry->key[i] < 127 ? (char)entry->key[i] : '?';
@@ -178,7 +178,8 @@ static int refuse(const struct lmdb_source *l, int code, struct leat_err *err)
     return err_set(err, code > 0 ? -code : -LEAT_E_CORRUPT, "%s: %s.", l->path, mdb_strerror(code));
 }
 
-/* liblmdb would map a file that has fewer pages than it says, and reading one ends the process. */
+/* liblmdb would map a file that is shorter than its header declares, and reading a missing page
+ * kills the process. */
 static int check_size(struct lmdb_source *l, struct leat_err *err)
 {
     struct stat info;

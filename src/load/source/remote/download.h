@@ -32,7 +32,7 @@ struct download {
     const char *endpoint;   /* for s3; NULL: Amazon's */
     int timeout_s;          /* limit on the time without any byte */
     const atomic_int *stop; /* not 0: fail with -ECANCELED */
-    /* Called with what arrives. `length` is that of the whole, -1 if the server did not say. A
+    /* Called with what arrives. `length` is that of the whole, -1 if the server did not send it. A
      * negative return ends the download and is passed on, with the message in `err`. */
     int (*put)(void *owner, const uint8_t *bytes, size_t count, int64_t length,
                struct leat_err *err);

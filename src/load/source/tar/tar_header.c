@@ -108,7 +108,7 @@ static int is_zero(const uint8_t *block)
     return 1;
 }
 
-/* Types without data, whatever their size says: links, devices, folders, pipes. */
+/* Types without data, whatever their size field: links, devices, folders, pipes. */
 static int is_without_data(uint8_t type)
 {
     return type >= '1' && type <= '6';
