@@ -111,24 +111,12 @@ static void note_file_limit(struct session *s)
     note(s, text);
 }
 
-/* leat raises its own soft limit, so that run.db is complete. The training, already started, keeps
- * its limit. */
-static void lift_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_FSIZE, &limit);
-}
-
 /* ---- while the training runs ----------------------------------------------------------------- */
 
 static int on_started(void *context, pid_t pid)
 {
     struct session *s = context;
     struct leat_err err = {""};
-    lift_file_limit();
     if (!s->writer)
         return 0;
     struct collector_options options = {.proc_root = "/",
@@ -150,6 +138,17 @@ static void on_hello(void *context, int memfd, pid_t pid)
         close(memfd);
     else if (collector_adopt(s->collector, memfd, pid, &err) < 0 && s->note_count < HELLO_NOTES)
         note(s, err.text);
+}
+
+static int on_descriptor(void *context)
+{
+    const struct session *s = context;
+    return s->collector ? collector_ends_descriptor(s->collector) : -1;
+}
+
+static void on_process_end(void *context)
+{
+    collector_read_ends(((struct session *)context)->collector);
 }
 
 static void on_tick(void *context)
@@ -311,7 +310,6 @@ static void prepare(struct session *s)
     if (s->inject_dir && !s->options.no_probe)
         s->probe = probe_find(package, &why);
     note(s, why ? why : "");
-    note_file_limit(s);
     mem_free(package);
     char *database = path_join(s->folder.path, "run.db", NULL);
     if (!database || store_writer_open(database, &s->writer, &err) < 0)
@@ -363,10 +361,16 @@ static int run(int argc, char **argv)
         return EXIT_USAGE;
     }
     note(&s, s.folder.note);
+    note_file_limit(&s); /* of the training: run_process_shield() raises leat's own */
     run_process_shield();
     prepare(&s);
-    struct run_process_events events = {
-        .context = &s, .started = on_started, .hello = on_hello, .tick = on_tick, .probe = s.probe};
+    struct run_process_events events = {.context = &s,
+                                        .started = on_started,
+                                        .hello = on_hello,
+                                        .tick = on_tick,
+                                        .descriptor = on_descriptor,
+                                        .readable = on_process_end,
+                                        .probe = s.probe};
     struct run_process_end end;
     err.text[0] = 0;
     int result = run_process(s.command.argv, s.inject_dir, &events, &end, &err);

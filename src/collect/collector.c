@@ -29,6 +29,7 @@ int collector_new(struct store_writer *writer, const struct collector_options *o
     c->writer = writer;
     c->options = *options;
     c->options.proc_root = c->proc_root = root;
+    ends_begin(c);
     samples_begin(c);
     *ret_collector = c;
     return 0;
@@ -40,6 +41,7 @@ void collector_free(struct collector *c)
         return;
     for (size_t i = 0; i < c->recording_count; i++)
         recording_process_free(c->recording[i]);
+    ends_done(c);
     mem_free(c->recording);
     mem_free(c->buffer);
     input_done(c);
@@ -118,6 +120,7 @@ int collector_adopt(struct collector *c, int memfd, pid_t pid, struct leat_err *
     ring_reader_header(&s->reader, &s->header);
     s->started_ns = collector_relative(c, s->header.start_ns < now ? s->header.start_ns : now);
     c->recording[c->recording_count++] = s;
+    ends_watch(c, s);
     return 0;
 }
 

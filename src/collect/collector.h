@@ -39,6 +39,11 @@ int collector_drain(struct collector *c);  /* every 100 ms: rings -> steps */
 int collector_sample(struct collector *c); /* /proc, NVML; call every 100 ms: it has its own rate;
                                               commits each second */
 
+/* A descriptor that is readable when a recording process has ended, or -1; then read its end at
+ * once, before its parent does. */
+int collector_ends_descriptor(const struct collector *c);
+void collector_read_ends(struct collector *c);
+
 /* The training ended: last drain, what is still open is closed, totals, loaders, workers, lost.
  * Call before the writer is closed. */
 int collector_finish(struct collector *c);

@@ -46,6 +46,7 @@ struct recording_process {
     struct collector *collector;
     pid_t pid;
     bool open; /* its memory is still mapped */
+    int pidfd; /* readable when it has ended; -1: not waited for */
     struct ring_reader reader;
     struct rec_header header;     /* the last copy */
     struct step_builder *builder; /* NULL until it records something to make steps of */
@@ -104,6 +105,12 @@ struct collector {
     uint64_t next_death_check_ns, next_commit_ns, next_rows_ns;
     bool finished;
 
+    /* How they ended (process_ends.c). */
+    int ends;           /* epoll over their pidfds; -1: none */
+    bool rank_failed;   /* since the ranks were last started */
+    int64_t killed_pid; /* the rank that failed first, if a signal killed it; 0: none */
+    char killed_text[96];
+
     /* The input path (collector_input.c). */
     struct input_group **groups; /* owned */
     size_t group_count, group_capacity;
@@ -148,6 +155,14 @@ void recording_process_end(struct recording_process *s, uint64_t now_ns);
 int recording_process_declared_rank(const struct recording_process *s); /* -1: none */
 /* The process that trains with the batches of this worker; NULL: not known. */
 struct recording_process *recording_process_trainer(const struct recording_process *s);
+
+/* process_ends.c */
+void ends_begin(struct collector *c);
+void ends_done(struct collector *c);
+void ends_watch(struct collector *c, struct recording_process *s);
+void ends_forget(struct recording_process *s);
+/* What killed it, if that ended the run; else NULL. */
+const char *ends_text(const struct collector *c, const struct recording_process *s);
 
 /* collector_spans.c */
 void spans_add(struct recording_process *s, const char *name, uint64_t start_ns, uint64_t end_ns,

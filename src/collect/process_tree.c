@@ -177,7 +177,7 @@ void tree_write_process(struct collector *c, const struct recording_process *s,
         .python = text_or_null(h->python),
         .torch = text_or_null(h->torch),
         .devices = text_or_null(h->devices),
-        .exception = text_or_null(h->exception),
+        .exception = h->exception[0] ? h->exception : ends_text(c, s),
         .lost_records = recorded ? store_signed(s->lost) : STORE_NULL,
         .record_cost_ns = cost > 0 && cost < NS_PER_S ? (int64_t)cost : STORE_NULL,
     };

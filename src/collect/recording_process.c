@@ -31,7 +31,7 @@ struct recording_process *recording_process_new(struct collector *c, pid_t pid)
         return NULL;
     s->collector = c;
     s->pid = pid;
-    s->rank = -1;
+    s->rank = s->pidfd = -1;
     return s;
 }
 
@@ -41,6 +41,7 @@ void recording_process_free(struct recording_process *s)
         return;
     if (s->open)
         ring_reader_close(&s->reader);
+    ends_forget(s);
     step_builder_free(s->builder);
     spans_done(s);
     mem_free(s->memory);
@@ -438,6 +439,7 @@ void recording_process_end(struct recording_process *s, uint64_t now_ns)
     input_end(s);
     recording_process_write(s);
     ring_reader_close(&s->reader);
+    ends_forget(s);
     s->open = false;
     step_builder_free(s->builder);
     s->builder = NULL;

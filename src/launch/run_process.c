@@ -112,6 +112,7 @@ static void accept_hellos(struct loop *loop)
 
 /* From before run_process_shield, for the child. Per process, hence static. */
 static sigset_t mask_before;
+static struct rlimit file_limit_before;
 static struct sigaction child_handler_before;
 
 static void add_passed_on(sigset_t *set)
@@ -133,6 +134,10 @@ void run_process_shield(void)
     /* If leat was started with SIGCHLD ignored, the kernel would reap the child, and its exit
      * status would be lost. */
     sigaction(SIGCHLD, &plain, &child_handler_before);
+    if (getrlimit(RLIMIT_FSIZE, &file_limit_before) == 0) {
+        struct rlimit raised = {file_limit_before.rlim_max, file_limit_before.rlim_max};
+        setrlimit(RLIMIT_FSIZE, &raised);
+    }
 }
 
 static void open_signals(struct loop *loop)
@@ -205,6 +210,7 @@ static int start_child(struct loop *loop, char **argv, const char *inject_dir, s
     pid_t pid = fork();
     if (pid == 0) {
         set_environment(loop, inject_dir);
+        setrlimit(RLIMIT_FSIZE, &file_limit_before);
         sigaction(SIGCHLD, &child_handler_before, NULL);
         sigprocmask(SIG_SETMASK, &mask_before, NULL);
         execvp(argv[0], argv);

@@ -38,7 +38,8 @@ struct run_process_end {
 };
 
 /* Blocks the signals that are passed on, and those leat handles as error codes (SIGPIPE, SIGXFSZ: a
- * full disk does not kill leat). Call it first. The command gets the previous mask. */
+ * full disk does not kill leat), and raises leat's soft limit of file size (ulimit -f) to the hard
+ * one, so that run.db is complete. Call it first. The command gets the previous mask and limit. */
 void run_process_shield(void);
 
 /* `inject_dir` goes to the front of PYTHONPATH; NULL leaves the environment alone. Returns 0 with

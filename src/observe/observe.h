@@ -31,6 +31,8 @@ struct proc_info {
 };
 /* 0; -ESRCH when the process is gone. */
 int proc_read(const char *root, int64_t pid, struct proc_info *ret_info);
+/* As of waitpid(), of a process that has ended and was not waited for; -EAGAIN while it runs. */
+int proc_wait_status(const char *root, int64_t pid, int *ret_status);
 int proc_command(const char *root, int64_t pid, char *ret_text,
                  size_t bytes); /* NULs become blanks */
 /* The value of an environment variable of a process at its start; -ENOENT when it has none. */

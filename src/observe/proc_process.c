@@ -267,6 +267,32 @@ int proc_read(const char *root, int64_t pid, struct proc_info *ret_info)
     return 0;
 }
 
+int proc_wait_status(const char *root, int64_t pid, int *ret_status)
+{
+    enum { STAT_STATE = 3 - 3, STAT_EXIT_CODE = 52 - 3 };
+    char text[1024];
+    int dir = open_process(root, pid);
+    ssize_t got = dir < 0 ? dir : proc_text_read(dir, "stat", text, sizeof text);
+    if (dir >= 0)
+        close(dir);
+    const char *at = got > 0 ? strrchr(text, ')') : NULL;
+    if (!at)
+        return -ESRCH;
+    at++;
+    for (int field = STAT_STATE;; field++) {
+        at += strspn(at, " ");
+        if (!*at)
+            return -ESRCH;
+        if (field == STAT_STATE && *at != 'Z')
+            return -EAGAIN;
+        if (field == STAT_EXIT_CODE)
+            break;
+        at += strcspn(at, " ");
+    }
+    *ret_status = (int)proc_text_number(&at);
+    return 0;
+}
+
 int proc_command(const char *root, int64_t pid, char *ret_text, size_t bytes)
 {
     if (bytes < 2)

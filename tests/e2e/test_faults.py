@@ -195,6 +195,34 @@ def test_exception_is_named_and_its_traceback_stays(box):
     assert "ZeroDivisionError" in (box / "logs/r/final_summary.txt").read_text()
 
 
+def torchrun(box, code):
+    """Runs two ranks of `code`, which has `rank` and makes steps for a minute."""
+    (box / "ranks.py").write_text("import os; rank = int(os.environ['RANK'])\n" + code)
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "ranks.py"]
+    return leat(box, "--run-name", "r", *words, "10000", "0.005")
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_rank_killed_under_torchrun_is_named(box, early):
+    """torchrun ends with exit status 1, after it has ended the other rank by SIGTERM."""
+    kill = "import signal; rank == 1 and os.kill(os.getpid(), signal.SIGKILL)"
+    step = "if i == 4:" if not early else "if i == 0:"
+    code = TRAIN.replace("if i == 4:", f"{step}\n        {kill}\n    if i == 4:")
+    got = torchrun(box, code)
+    run = summary(box)["run"]
+    assert (got.returncode, run["ended"], run["exit_status"]) == (1, "failed", 1), got.stderr
+    assert re.fullmatch(r"rank 1 \(process \d+\) was killed by SIGKILL", run["exception"])
+    text = (box / "logs/r/final_summary.txt").read_text()
+    assert run["exception"] in " ".join(text.split())
+
+
+def test_a_rank_that_torchrun_ended_is_not_the_cause(box):
+    code = TRAIN.replace("if i == 4:", "if i == 9 and rank == 1:\n        1 / 0\n    if i == 4:")
+    assert torchrun(box, code).returncode == 1
+    run = summary(box)["run"]
+    assert run["ended"] == "failed" and "ZeroDivisionError" in run["exception"]
+
+
 def start(box, *words, **kw):
     return subprocess.Popen(
         [LEAT, "run", *words],
@@ -364,6 +392,21 @@ def test_file_size_limit_of_leat_loses_nothing(box):
     assert summary(box)["step_time"]["steps"] == 1999
     assert (box / "logs" / "r" / "run.db").stat().st_size > 160_000
     assert read_rows(box / "logs" / "r") == (1999, 0)
+
+
+def test_a_soft_file_size_limit_below_an_empty_run_db(box):
+    """The limit is also below what a process records into, so the training makes no steps for leat."""
+    limit = limit_files(40_000, resource.RLIM_INFINITY)
+    got = leat(box, "--run-name", "r", "train.py", preexec_fn=limit)
+    assert got.returncode == 0 and got.stdout.endswith(b"steps=29\n"), got.stderr
+    assert b"40000 bytes (ulimit -f)" in got.stderr and b"run.db" not in got.stderr
+    assert summary(box)["run"]["ended"] == "completed"
+    show = ["bash", "-c", "ulimit -S -f"]
+    got = leat(box, "--quiet", *show, preexec_fn=limit)
+    assert got.stdout == b"39\n"  # KiB: the training's limit stays
+    raised = ["bash", "-c", "ulimit -S -f unlimited; exec python train.py"]
+    assert leat(box, "--run-name", "all", *raised, preexec_fn=limit).returncode == 0
+    assert read_rows(box / "logs" / "all") == (29, 0)
 
 
 def test_file_size_limit_of_the_training_is_named(box):

@@ -319,18 +319,33 @@ static void no_memory(void **state)
     mem_free(pids);
 }
 
+static void test_wait_status(void **state)
+{
+    int status = 0, waited;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(proc_wait_status("/", pid, &status), -EAGAIN);
+    kill(pid, SIGKILL);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(proc_wait_status("/", pid, &status), 0);
+    assert_int_equal(waitpid(pid, &waited, 0), pid);
+    assert_int_equal(status, waited);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    assert_int_equal(proc_wait_status("/", pid, &status), -ESRCH);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recorded_process),
-        cmocka_unit_test(absent_is_not_zero),
-        cmocka_unit_test(command_and_environment),
-        cmocka_unit_test(recorded_family),
-        cmocka_unit_test(hostile_process),
-        cmocka_unit_test(hostile_family),
-        cmocka_unit_test(live_child),
-        cmocka_unit_test(live_reads),
-        cmocka_unit_test(last_pid),
+        cmocka_unit_test(test_wait_status),   cmocka_unit_test(recorded_process),
+        cmocka_unit_test(absent_is_not_zero), cmocka_unit_test(command_and_environment),
+        cmocka_unit_test(recorded_family),    cmocka_unit_test(hostile_process),
+        cmocka_unit_test(hostile_family),     cmocka_unit_test(live_child),
+        cmocka_unit_test(live_reads),         cmocka_unit_test(last_pid),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
