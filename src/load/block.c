@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_BYTES (2u << 20)
 #define PAGE_BYTES 4096u
@@ -71,11 +72,17 @@ void block_drop(struct block *block)
 {
     if (!block->memory)
         return;
-    if (block->mapped)
-        munmap(block->memory, block->memory_bytes);
-    else
+    if (!block->mapped)
         mem_free(block->memory);
+    else if (!block->not_inherited_from || block->not_inherited_from == getpid())
+        munmap(block->memory, block->memory_bytes);
     block->memory = NULL;
+}
+
+void block_not_inherited(struct block *block)
+{
+    block->not_inherited_from = getpid(); /* first: another thread may fork */
+    madvise(block->memory, block->memory_bytes, MADV_DONTFORK);
 }
 
 int budget_take(struct budget *budget, uint64_t bytes)

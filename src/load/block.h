@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define BLOCK_ALIGN_BYTES 64u
 #define BLOCK_MOST_BYTES  ((uint64_t)INT64_MAX / 4)
@@ -19,11 +20,15 @@ struct block {
     void *memory; /* as the system gave it; NULL: there is none */
     size_t memory_bytes;
     int mapped;
+    pid_t not_inherited_from; /* the only process that has it; 0: children have it too */
 };
 
 int block_get(struct block *block, uint64_t bytes); /* 0 or -ENOMEM */
 int block_map(struct block *block, uint64_t bytes); /* the same, in pages of its own */
 void block_drop(struct block *block);               /* also of zeros */
+/* Children of this process do not get the memory of a mapped block. A child that drops the block
+ * unmaps nothing: the addresses may hold something else there. */
+void block_not_inherited(struct block *block);
 
 /* What a block of `bytes` takes of the budget. */
 uint64_t block_cost_bytes(uint64_t bytes);

@@ -94,6 +94,7 @@ static int fill_slot(struct leat_loader *l, struct slot *slot)
     if (!l->device)
         return 0;
     l->device_err.text[0] = 0;
+    block_not_inherited(&slot->block); /* copy on write would move its pages away from the GPU */
     if (device_slot_get(l->device, &slot->device, slot->block.memory, slot->block.memory_bytes,
                         l->rows.memory ? l->layout.bytes : l->layout.rows_bytes,
                         &l->device_err) < 0) {

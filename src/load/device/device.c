@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 /* ---- one call: with the context, and allowed while other threads capture ------------------------
@@ -107,9 +106,6 @@ void device_close(struct device *d)
 /* All of it or nothing. In the context. */
 static int get_slot(struct device *d, struct device_slot *slot, void *host, size_t host_bytes)
 {
-    /* Not inherited by a child: copy on write would move the pages of the parent away from the GPU.
-     */
-    madvise(host, host_bytes, MADV_DONTFORK);
     int result = d->cuda->host_lock(host, host_bytes, CU_HOST_REGISTER_PORTABLE);
     if (result)
         return result;

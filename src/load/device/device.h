@@ -87,7 +87,8 @@ void device_leave(const struct device *device, struct device_stay *stay);
 /* The message and our code for a result of the driver. */
 int device_failed(const struct device *device, int result, const char *what, struct leat_err *err);
 
-/* Page-locks `host_bytes` at `host`, whole pages of their own, and gets `bytes` on the device. */
+/* Page-locks `host_bytes` at `host`, whole pages that children do not inherit, and gets `bytes` on
+ * the device. */
 int device_slot_get(struct device *device, struct device_slot *slot, void *host, size_t host_bytes,
                     uint64_t bytes, struct leat_err *err);
 void device_slot_drop(struct device *device, struct device_slot *slot); /* waits for pending work */

@@ -6,6 +6,7 @@
 #include "fake_gpu.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 enum { N = 1003 };
@@ -197,6 +198,42 @@ static void a_child_calls_no_cuda(void **state)
     leat_source_unref(source);
 }
 
+/* Page-locked memory is not in the child, where its addresses may hold something else by then. */
+static void a_child_that_closes_unmaps_nothing_else(void **state)
+{
+    skip_with_sanitizers();
+    struct leat_source *source = numbered(N);
+    struct leat_loader *l = loader_there(source, 0, 2);
+    gpu->consumers_done = 1;
+    must(leat_loader_start(l, 0, &err));
+    struct leat_batch *held = next_there(l);
+    struct leat_batch *second = next_there(l);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *of_held = (void *)((uintptr_t)held->data[0] / page * page);
+    void *of_free = (void *)((uintptr_t)second->data[0] / page * page);
+    leat_batch_unref(second);
+    pid_t child = fork();
+    if (!child) {
+        int failed = 0;
+        void *at[2] = {of_held, of_free};
+        for (int i = 0; i < 2; i++)
+            failed |= mmap(at[i], page, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != at[i];
+        leat_batch_unref(held);
+        leat_loader_close(l);
+        unsigned char resident;
+        for (int i = 0; i < 2; i++)
+            failed |= mincore(at[i], page, &resident) != 0; /* ENOMEM: not mapped */
+        _exit(failed);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    leat_batch_unref(held);
+    leat_loader_close(l);
+    leat_source_unref(source);
+}
+
 static void too_little_device_memory_is_refused(void **state)
 {
     struct leat_source *source = numbered(N);
@@ -229,6 +266,7 @@ int main(void)
         cmocka_unit_test(as_few_slots_as_are_needed),
         cmocka_unit_test(captures_are_not_broken),
         cmocka_unit_test(a_child_calls_no_cuda),
+        cmocka_unit_test(a_child_that_closes_unmaps_nothing_else),
         cmocka_unit_test(too_little_device_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
