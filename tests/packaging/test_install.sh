@@ -80,7 +80,7 @@ int main(void)
     for (int i = 0; i < N; i++)
         if (seen[i] != 1)
             return fprintf(stderr, "sample %d came %d times\n", i, seen[i]), 1;
-    leat_recorder_open(); /* nobody listens: fine */
+    leat_recorder_open(); /* no leat: no effect */
     printf("%lld samples\n", (long long)samples);
     return got < 0;
 }

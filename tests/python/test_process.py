@@ -41,7 +41,7 @@ def test_no_hooks_without_site_or_socket(tmp_path, options, socket):
         "assert 'leat' not in sys.modules\n"
         "assert not hasattr(torch.autograd.backward, '__wrapped__')\n"
     ) % [p for p in sys.path if p.endswith("site-packages")]
-    env = environment(str(tmp_path / "nobody.sock") if socket else None)
+    env = environment(str(tmp_path / "none.sock") if socket else None)
     done = subprocess.run(
         [sys.executable, *options, "-c", script], env=env, capture_output=True, text=True
     )

@@ -3,7 +3,7 @@
 # e2e: says = persistent_workers
 # e2e: forbid = WAIT_HEAVY
 # e2e: cores = all
-"""Epochs of seven steps, workers forked anew for each, and a first sample that reads an index."""
+"""Epochs of seven steps, new forked workers for each, and a first sample that reads an index."""
 
 import json
 import pathlib

@@ -3,7 +3,7 @@
 # e2e: says = persistent_workers
 # e2e: forbid = WAIT_HEAVY
 # e2e: cores = all
-"""A dataset with 500 MB of articles, pickled to each of two workers that are spawned anew for each
+"""A dataset with 500 MB of articles, pickled to each of two workers that are spawned again for each
 epoch."""
 
 import torch

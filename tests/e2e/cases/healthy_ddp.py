@@ -1,7 +1,7 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
 # e2e: launch = torchrun 2
-"""Two even ranks under DistributedDataParallel: nobody waits for anybody."""
+"""Two even ranks under DistributedDataParallel: no rank waits for another."""
 
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler

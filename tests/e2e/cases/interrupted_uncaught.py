@@ -3,7 +3,7 @@
 # e2e: signal = 2
 # e2e: ended = interrupted
 # e2e: stderr = KeyboardInterrupt
-"""SIGINT that nobody catches: Python dies of the signal after its traceback."""
+"""SIGINT without a handler: Python ends by the signal after its traceback."""
 
 import os
 import signal

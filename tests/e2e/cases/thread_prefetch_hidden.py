@@ -1,7 +1,7 @@
 # e2e: expect = COMPUTE_BOUND, BALANCED
 # e2e: healthy = yes
 # e2e: mistake = 7
-"""A background thread fetches ahead (8 ms a batch) behind a step of 30 ms: nobody waits."""
+"""A background thread fetches ahead (8 ms per batch) behind a step of 30 ms: no wait."""
 
 from torch.utils.data import DataLoader
 from training import Net, Prefetcher, Records, train

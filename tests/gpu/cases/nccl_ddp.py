@@ -2,7 +2,7 @@
 # e2e: healthy = yes
 # e2e: launch = torchrun 1
 """DistributedDataParallel over NCCL, a group of one: its all_reduce runs on a stream of its own, beside
-the backward, and nobody waits for anybody."""
+the backward, and no rank waits for another."""
 
 import os
 
