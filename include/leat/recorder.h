@@ -13,8 +13,8 @@
  * Guarantees
  *   - Nothing here blocks, prints, exits or raises a signal. Without LEAT_SOCKET, or when leat has
  *     ended, every call returns at once: training never depends on leat.
- *   - Any thread may record; each has its own ring (the first LEAT_REC_THREADS of them; the records
- *     of later threads are counted as lost).
+ *   - Any thread may record, up to LEAT_REC_THREADS at a time: each has its own ring until it ends.
+ *     The records of more threads are counted as lost.
  *   - A full ring drops the newest record and counts it.
  *   - After fork() the child opens a memfd of its own with its first record.
  *

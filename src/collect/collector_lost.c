@@ -222,8 +222,15 @@ static void lost_of_recording(struct collector *c)
     int rows = 0;
     for (size_t i = 0; i < c->recording_count; i++) {
         const struct recording_process *s = c->recording[i];
-        if (s->lost > 0)
-            lost_add(c, "records", s->lost > INT64_MAX ? INT64_MAX : (int64_t)s->lost,
+        /* Of the total, as the process may write anything into its header. */
+        uint64_t threads = s->header.threads_lost < s->lost ? s->header.threads_lost : s->lost;
+        if (threads > 0)
+            lost_add(c, "records", threads > INT64_MAX ? INT64_MAX : (int64_t)threads,
+                     "process %d: records of threads dropped because %d others were recorded",
+                     (int)s->pid, LEAT_REC_THREADS);
+        uint64_t rest = s->lost - threads;
+        if (rest > 0)
+            lost_add(c, "records", rest > INT64_MAX ? INT64_MAX : (int64_t)rest,
                      "process %d: records dropped because a ring was full, or invalid",
                      (int)s->pid);
         bool again = false; /* ranks and workers lack the same hooks: report it once */

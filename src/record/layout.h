@@ -133,7 +133,7 @@ struct rec_header {
     _Atomic int32_t worker_id, rank, local_rank, world_size; /* -1: unknown */
     _Atomic uint32_t names_used, loaders_used, rings_used;
     _Atomic uint32_t closed;       /* the process closed the recorder */
-    _Atomic uint64_t threads_lost; /* records of threads beyond REC_RINGS */
+    _Atomic uint64_t threads_lost; /* records of threads without a ring */
     _Atomic uint64_t cost_ns;
     _Atomic int32_t worker_loader; /* -1: unknown */
     _Atomic uint32_t lines_used;
@@ -153,7 +153,7 @@ struct rec_header {
 struct rec_ring {
     _Atomic uint64_t head; /* producer */
     _Atomic uint64_t lost; /* producer */
-    int32_t tid;           /* set once */
+    int32_t tid;           /* of the thread that has the ring; changes when head == tail */
     uint32_t reserved;
     char pad[40];          /* keeps the reader's line apart from the producer's */
     _Atomic uint64_t tail; /* leat */

@@ -8,7 +8,8 @@
  * the child; the next record opens a new one. `generation` shows a thread that its ring pointer is
  * out of date.
  *
- * Threads: `open_lock` protects opening, the assignment of rings, and the tables.
+ * Threads: `open_lock` protects opening, the assignment of rings, and the tables. The ring of a
+ * thread that has ended is given to another one when leat has read all of it.
  */
 #include "leat/recorder.h"
 
@@ -34,8 +35,11 @@
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rec_area *_Atomic area; /* NULL: not recording */
 static atomic_uint generation = 1;    /* raised by fork and close */
-static atomic_int connect_failed;     /* leat could not be reached: do not retry */
-static atomic_int wanted;             /* open was called in this process or an ancestor */
+static atomic_uint free_rings;        /* returned by threads that ended: a bit each */
+static pthread_key_t at_thread_end;   /* calls return_ring() */
+static int at_thread_end_set;
+static atomic_int connect_failed; /* leat could not be reached: do not retry */
+static atomic_int wanted;         /* open was called in this process or an ancestor */
 
 /* 1 after the first call of CUDA in this process. */
 static atomic_int cuda_called;
@@ -69,6 +73,7 @@ static void after_fork_in_child(void)
     if (old)
         munmap(old, sizeof *old);
     atomic_fetch_add(&generation, 1);
+    atomic_store(&free_rings, 0);
     pthread_mutex_init(&open_lock, NULL);
     atomic_flag_clear(&cuda_busy);
     atomic_store(&cuda_called, 0);
@@ -151,6 +156,26 @@ static void find_probe(void)
         meet(first_cuda_call);
 }
 
+/* Called when a thread that has a ring ends. */
+static void return_ring(void *value)
+{
+    struct mine *my = value;
+    pthread_mutex_lock(&open_lock);
+    struct rec_area *a = atomic_load(&area);
+    if (a && my->ring && my->generation == atomic_load(&generation))
+        atomic_fetch_or(&free_rings, 1u << (my->ring - a->rings));
+    my->ring = NULL;
+    my->generation = 0;
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* Before this library is unloaded. */
+__attribute__((destructor)) static void forget_thread_ends(void)
+{
+    if (at_thread_end_set)
+        pthread_key_delete(at_thread_end);
+}
+
 static int open_locked(void)
 {
     static int handler_set;
@@ -189,6 +214,7 @@ static int open_locked(void)
     }
     if (!handler_set) {
         handler_set = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+        at_thread_end_set = pthread_key_create(&at_thread_end, return_ring) == 0;
         find_probe();
     }
     if (atomic_load(&read_probe))
@@ -218,13 +244,14 @@ static struct rec_area *live_area(void)
 
 /* ---- calls of CUDA ------------------------------------------------------------------------ */
 
+/* Stores with release order: none is visible before the odd `cuda_used` that precedes them. */
 static void put_cuda(struct rec_cuda *table, enum rec_cuda_when when,
                      const struct leat_cuda_total *totals)
 {
     for (int k = 0; k < LEAT_CUDA_CLASSES_COUNT; k++) {
-        atomic_store_explicit(&table->of[when][k].n, totals[k].n, memory_order_relaxed);
-        atomic_store_explicit(&table->of[when][k].ns, totals[k].ns, memory_order_relaxed);
-        atomic_store_explicit(&table->of[when][k].bytes, totals[k].bytes, memory_order_relaxed);
+        atomic_store_explicit(&table->of[when][k].n, totals[k].n, memory_order_release);
+        atomic_store_explicit(&table->of[when][k].ns, totals[k].ns, memory_order_release);
+        atomic_store_explicit(&table->of[when][k].bytes, totals[k].bytes, memory_order_release);
     }
 }
 
@@ -235,10 +262,10 @@ static void put_clock(struct rec_clock *table)
     if (!probe || !probe(LEAT_CLOCK_PHASES_COUNT, totals))
         return;
     for (int k = 0; k < LEAT_CLOCK_PHASES_COUNT; k++) {
-        atomic_store_explicit(&table[k].n, totals[k].n, memory_order_relaxed);
-        atomic_store_explicit(&table[k].device_ns, totals[k].device_ns, memory_order_relaxed);
-        atomic_store_explicit(&table[k].idle_ns, totals[k].idle_ns, memory_order_relaxed);
-        atomic_store_explicit(&table[k].hidden_ns, totals[k].hidden_ns, memory_order_relaxed);
+        atomic_store_explicit(&table[k].n, totals[k].n, memory_order_release);
+        atomic_store_explicit(&table[k].device_ns, totals[k].device_ns, memory_order_release);
+        atomic_store_explicit(&table[k].idle_ns, totals[k].idle_ns, memory_order_release);
+        atomic_store_explicit(&table[k].hidden_ns, totals[k].hidden_ns, memory_order_release);
     }
 }
 
@@ -296,6 +323,7 @@ void leat_recorder_close(void)
     if (a)
         write_cuda_totals(a, LEAT_REC_NONE, atomic_load(&step_kinds));
     atomic_store(&wanted, 0);
+    atomic_store(&free_rings, 0);
     atomic_fetch_add(&generation, 1);
     if (a)
         atomic_store(&a->header.closed, 1);
@@ -315,21 +343,40 @@ uint64_t leat_now_ns(void)
     return clock_now_ns();
 }
 
+/* A ring that was returned and has been read to its end: its records have the id of the thread that
+ * returned it. Or one that was never used. NULL: none. */
+static struct rec_ring *find_ring(struct rec_area *a)
+{
+    for (uint32_t i = 0; i < REC_RINGS; i++) {
+        struct rec_ring *ring = &a->rings[i];
+        if (atomic_load(&free_rings) >> i & 1 &&
+            atomic_load_explicit(&ring->tail, memory_order_acquire) == atomic_load(&ring->head)) {
+            atomic_fetch_and(&free_rings, ~(1u << i));
+            return ring;
+        }
+    }
+    uint32_t used = atomic_load(&a->header.rings_used);
+    if (used >= REC_RINGS)
+        return NULL;
+    atomic_store(&a->header.rings_used, used + 1);
+    return &a->rings[used];
+}
+
 static struct rec_ring *claim_ring(struct rec_area *a, struct mine *my)
 {
     unsigned now = atomic_load(&generation);
-    if (my->generation == now) /* asked before, and no ring was free */
-        return my->ring;
+    if (my->generation == now && !atomic_load_explicit(&free_rings, memory_order_relaxed))
+        return my->ring; /* asked before, and no ring was free */
+    pthread_mutex_lock(&open_lock);
     my->generation = now;
-    my->ring = NULL;
-    my->tail = 0;
-    uint32_t index = atomic_fetch_add(&a->header.rings_used, 1);
-    if (index < REC_RINGS) {
-        my->ring = &a->rings[index];
+    my->ring = a == atomic_load(&area) ? find_ring(a) : NULL;
+    if (my->ring) {
         my->ring->tid = (int32_t)syscall(SYS_gettid);
-    } else {
-        atomic_store(&a->header.rings_used, REC_RINGS);
+        my->tail = atomic_load(&my->ring->tail);
+        if (at_thread_end_set)
+            pthread_setspecific(at_thread_end, my);
     }
+    pthread_mutex_unlock(&open_lock);
     return my->ring;
 }
 

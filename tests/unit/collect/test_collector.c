@@ -2,6 +2,7 @@
  * that. Counts are primes, so that no result is right by chance. */
 #include "collector_world.h"
 
+#include <pthread.h>
 #include <dlfcn.h>
 
 /* ---- what the processes do ------------------------------------------------------------------ */
@@ -132,6 +133,38 @@ static void test_overflow(void **state)
     assert_int_equal(ask("SELECT n FROM lost WHERE what = 'records'"), 37);
     assert_int_equal(ask("SELECT lost_records FROM processes WHERE recorded = 1"), 37);
     assert_int_equal(ask("SELECT n FROM span_totals WHERE name = 'tick'"), REC_RING_RECORDS);
+}
+
+static pthread_barrier_t all_have_recorded;
+
+static void *record_and_wait(void *arg)
+{
+    uint64_t t = leat_now_ns();
+    leat_record(LEAT_REC_NAMED, 0, 0, 0, t - 1, t);
+    pthread_barrier_wait(&all_have_recorded);
+    return arg;
+}
+
+static void too_many_threads(void)
+{
+    pthread_t threads[LEAT_REC_THREADS + 3];
+    pthread_barrier_init(&all_have_recorded, NULL, LEAT_REC_THREADS + 3);
+    leat_recorder_name("tick");
+    for (int i = 0; i < LEAT_REC_THREADS + 3; i++)
+        pthread_create(&threads[i], NULL, record_and_wait, NULL);
+    for (int i = 0; i < LEAT_REC_THREADS + 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void test_too_many_threads(void **state)
+{
+    begin(getpid());
+    run(too_many_threads);
+    finish();
+    assert_int_equal(ask("SELECT n FROM lost WHERE what = 'records'"), 3);
+    assert_non_null(strstr(ask_text("SELECT why FROM lost WHERE what = 'records'"),
+                           "records of threads dropped because 16 others were recorded"));
+    assert_int_equal(ask("SELECT lost_records FROM processes WHERE recorded = 1"), 3);
 }
 
 static void rank_0(void)
@@ -435,7 +468,7 @@ static void watch_isolated(const char *argument, const char *path)
 
 static void test_other_sitecustomize(void **state)
 {
-    char path[256], command[128];
+    char path[256], command[256];
     snprintf(command, sizeof command, "mkdir %s/own && touch %s/own/sitecustomize.py", w.dir,
              w.dir);
     assert_int_equal(system(command), 0);
@@ -449,7 +482,7 @@ static void test_other_sitecustomize(void **state)
 /* A sitecustomize behind leat's is run by leat's. */
 static void test_sitecustomize_behind(void **state)
 {
-    char path[256], command[128];
+    char path[256], command[256];
     snprintf(command, sizeof command, "mkdir %s/own && touch %s/own/sitecustomize.py", w.dir,
              w.dir);
     assert_int_equal(system(command), 0);
@@ -629,6 +662,7 @@ int main(void)
         TEST(test_killed),
         TEST(test_end_of_a_process_is_noticed),
         TEST(test_overflow),
+        TEST(test_too_many_threads),
         TEST(test_ranks),
         TEST(test_same_rank_twice),
         TEST(test_max_steps),

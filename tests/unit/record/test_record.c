@@ -155,6 +155,95 @@ static void threads_beyond_the_rings_are_counted(void **state)
     ring_reader_close(&reader);
 }
 
+static void run_thread(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, thread_records, NULL);
+    pthread_join(thread, NULL);
+}
+
+/* Records and reads: threads one after the other, with a drain after each. */
+static void threads_in_turn(void)
+{
+    struct ring_reader reader;
+    struct ring_record last, records[2 * 13];
+    leat_recorder_open();
+    open_reader(&reader);
+    for (int i = 0; i < 3 * LEAT_REC_THREADS; i++) {
+        run_thread();
+        if (take_all(&reader, &last) != 13)
+            _exit(1);
+    }
+    if (reader.area->header.rings_used != 1)
+        _exit(2);
+    /* Two threads before a drain: a ring that was not read is not used again. */
+    run_thread();
+    run_thread();
+    if (ring_reader_take(&reader, records, 26) != 26 || records[0].tid == records[25].tid)
+        _exit(3);
+    many_threads();
+    if (take_all(&reader, &last) != LEAT_REC_THREADS * 13 || ring_reader_lost(&reader) != 3 * 13)
+        _exit(4);
+    record_many(1);
+    if (take_all(&reader, &last) != 1 || ring_reader_lost(&reader) != 3 * 13)
+        _exit(5);
+}
+
+static void rings_of_ended_threads_are_used_again(void **state)
+{
+    int status;
+    waitpid(run_child(threads_in_turn), &status, 0);
+    assert_int_equal(status, 0);
+}
+
+/* A thread that found no ring records as soon as one is free. */
+static void wait_for_ring(void)
+{
+    struct ring_reader reader;
+    struct ring_record last;
+    leat_recorder_open();
+    open_reader(&reader);
+    many_threads();
+    record_many(1);
+    if (take_all(&reader, &last) != LEAT_REC_THREADS * 13 || ring_reader_lost(&reader) != 40)
+        _exit(1);
+    record_many(1);
+    if (take_all(&reader, &last) != 1 || last.tid != getpid())
+        _exit(2);
+}
+
+static void a_thread_without_a_ring_gets_a_free_one(void **state)
+{
+    int status;
+    waitpid(run_child(wait_for_ring), &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void close_and_open(void)
+{
+    struct ring_reader first, second;
+    struct ring_record last;
+    leat_recorder_open();
+    open_reader(&first);
+    run_thread();
+    leat_recorder_close();
+    leat_recorder_open();
+    open_reader(&second);
+    record_many(1);
+    run_thread();
+    if (take_all(&first, &last) != 13 || take_all(&second, &last) != 14)
+        _exit(1);
+    if (second.area->header.rings_used != 2)
+        _exit(2);
+}
+
+static void rings_do_not_outlive_their_memory(void **state)
+{
+    int status;
+    waitpid(run_child(close_and_open), &status, 0);
+    assert_int_equal(status, 0);
+}
+
 static void record_until_stopped(void)
 {
     leat_recorder_open();
@@ -279,6 +368,9 @@ int main(void)
         cmocka_unit_test(memory_of_a_killed_process_is_read),
         cmocka_unit_test(a_forked_child_has_its_own_memory),
         cmocka_unit_test(threads_beyond_the_rings_are_counted),
+        cmocka_unit_test(rings_of_ended_threads_are_used_again),
+        cmocka_unit_test(a_thread_without_a_ring_gets_a_free_one),
+        cmocka_unit_test(rings_do_not_outlive_their_memory),
         cmocka_unit_test(recording_stops_on_request),
         cmocka_unit_test(a_step_inside_a_backward_is_flagged),
         cmocka_unit_test(recording_without_leat_is_harmless),
