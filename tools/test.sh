@@ -5,10 +5,11 @@
 #
 #     tools/test.sh check                     what needs no PyTorch: about a minute
 #     tools/test.sh test                      every room once
-#     tools/test.sh all                       and all sanitizers, long fuzzing, the matrix three times
+#     tools/test.sh ci                        and lint, all sanitizers, long fuzzing
+#     tools/test.sh all                       and the matrix twice more, and once with a busy core
 #     tools/test.sh python lint               single stages
-#     tools/test.sh --begin-within 3300 --end-within 5000 all
-#                                             as many stages of `all` as fit: what is not in `test`
+#     tools/test.sh --begin-within 3300 --end-within 5000 ci
+#                                             as many stages of `ci` as fit: what is not in `test`
 #                                             begins within 3300 s, and is ended after 5000 s
 
 source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
@@ -16,8 +17,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/stage.sh"
 python=.venv/bin/python
 check=(layers c-alone)
 test=(build layers c docs python python-alone faults matrix asan-input wheel)
-more=(lint asan tsan matrix-busy fuzz matrix-2 matrix-3) # the most valuable first
-input_rooms=(base record load store report fuzz)         # those that parse foreign bytes
+analysis=(lint asan tsan fuzz)                   # the most valuable first
+repeats=(matrix-busy matrix-2 matrix-3)          # how often a verdict is right
+more=("${analysis[@]}" "${repeats[@]}")
+input_rooms=(base record load store report fuzz) # those that parse foreign bytes
 
 begin_within=0 end_within=0
 while [ $# -gt 0 ]; do
@@ -30,6 +33,7 @@ done
 case "$*" in
 check) stages=("${check[@]}") ;;
 test | '') stages=("${test[@]}") ;;
+ci) stages=("${test[@]}" "${analysis[@]}") ;;
 all) stages=("${test[@]}" "${more[@]}") ;;
 *) stages=("$@") ;;
 esac
@@ -52,7 +56,7 @@ run_stage() {
     wheel) tools/wheel.sh ;;
     matrix | matrix-2 | matrix-3) stage "verdict ${1/-/ }" "$python" tests/e2e/matrix.py ;;
     matrix-busy) stage 'verdict matrix, a core busy' "$python" tests/e2e/matrix.py --busy ;;
-    *) die "there is no stage \"$1\"; there are: check, test, all, or ${test[*]} ${more[*]}." ;;
+    *) die "there is no stage \"$1\"; there are: check, test, ci, all, or ${test[*]} ${more[*]}." ;;
     esac
 }
 
