@@ -80,7 +80,7 @@ static int refuse(const struct command *command, enum cli_operands operands, con
 int cli_read_options(const struct command *command, enum cli_operands operands, int argc,
                      char **argv, void *options)
 {
-    struct getopt_tables tables;
+    struct getopt_tables tables = {0};
     int code, count = 0;
     fill_tables(command->options, operands, &tables);
     opterr = 0;
