@@ -46,6 +46,13 @@ def over(count, *args, **kwargs):
     return leat.DataLoader(torch.arange(count), *args, **kwargs)
 
 
+def repeated(left, size, world):
+    """How many of the samples that are left come twice, so that all ranks have the same number of
+    batches: only where fewer samples than ranks remain for the last step."""
+    remainder = left % (size * world)
+    return world - remainder if 0 < remainder < world else 0
+
+
 def thread_ids():
     return set(os.listdir("/proc/self/task"))
 

@@ -1,16 +1,12 @@
 """leat.DataLoader beyond torch's: orders, ranks, its own arguments, plan() and stats()."""
 
 import inspect
-import json
 import os
-import subprocess
-import sys
-import textwrap
 
 import numpy
 import pytest
 import torch
-from conftest import PACKAGE, environment
+from conftest import PACKAGE
 from loader_kit import (
     ORDERS,
     Rows,
@@ -117,64 +113,6 @@ def test_the_order_does_not_depend_on_the_number_of_threads(order):
     assert seen[0] == seen[1] == seen[2] == seen[3]
 
 
-# ---- Ranks.
-
-
-@pytest.mark.parametrize("dataset", (torch.arange(103), Rows(103), Subset(Rows(200), range(103))))
-@pytest.mark.parametrize("world", (1, 2, 3, 7))
-@pytest.mark.parametrize("shuffle", (False, True))
-def test_ranks_share_the_data(dataset, world, shuffle):
-    for drop_last in (False, True):
-        parts = []
-        for rank in range(world):
-            loader = leat.DataLoader(
-                dataset, 8, shuffle, drop_last=drop_last, rank=rank, world_size=world
-            )
-            batches = list(loader)
-            assert len(loader) == len(batches)
-            parts.append([i for batch in batches for i in batch.tolist()])
-        together = [i for part in parts for i in part]
-        assert len(set(together)) == len(together)
-        if drop_last:
-            assert len(together) == 103 // (8 * world) * 8 * world
-        else:
-            assert sorted(together) == list(range(103))
-
-
-def test_ranks_of_torch_distributed(tmp_path):
-    script = """
-        import json, os, sys
-        import torch, leat
-        rank = int(sys.argv[1])
-        store = torch.distributed.FileStore(sys.argv[2], 2)
-        torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
-        torch.manual_seed(rank)
-        loader = leat.DataLoader(torch.arange(101), 8, True)
-        first = [i for batch in loader for i in batch.tolist()]
-        own = leat.DataLoader(torch.arange(101), 8, rank=0, world_size=1)
-        given = torch.utils.data.DistributedSampler(range(101))
-        theirs = leat.DataLoader(torch.arange(101), 8, sampler=given)
-        print(json.dumps([first, len(loader), len(own), len(theirs), len(list(theirs))]))
-        torch.distributed.destroy_process_group()
-    """
-    path = tmp_path / "ranks.py"
-    path.write_text(textwrap.dedent(script))
-    env = environment(inject=False, PYTHONPATH=os.path.dirname(PACKAGE))
-    runs = [
-        subprocess.Popen(
-            [sys.executable, str(path), str(rank), str(tmp_path / "store")],
-            env=env,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    told = [json.loads(run.communicate(timeout=300)[0]) for run in runs]
-    assert sorted(told[0][0] + told[1][0]) == list(range(101))
-    for _, length, own, theirs, walked in told:
-        assert length == 7 and own == 13 and theirs == walked == 7
-
-
 # ---- The face.
 
 
@@ -198,6 +136,10 @@ def test_plans():
         assert not plan.runs_in_c and reason in str(plan), str(plan)
         assert all(where == "torch" for _, _, where in plan.rows)
     assert "rank 1 of 3" in str(over(9, 2, rank=1, world_size=3).plan())
+    for dataset in (torch.arange(9), Rows(9)):
+        given = leat.DataLoader(dataset, sampler=[1], seed=1, rank=0, world_size=2)
+        assert "the given sampler's; seed= and rank= ignored" in str(given.plan())
+        assert numbers(given) == [1]
 
 
 def test_invalid_arguments():
@@ -213,6 +155,10 @@ def test_invalid_arguments():
         {"rank": 0},
         {"world_size": 2},
         {"rank": 2, "world_size": 2},
+        {"shard": "all"},
+        {"shard": "auto", "rank": 0, "world_size": 2},
+        {"shard": "auto", "order": "torch"},
+        {"shard": "auto", "shuffle": True, "generator": torch.Generator()},
         {"seed": 1, "order": "torch"},
         {"seed": 1, "shuffle": True, "generator": torch.Generator()},
     ):
@@ -225,6 +171,9 @@ def test_invalid_arguments():
         leat.DataLoader(x, device="abacus")
     with pytest.raises(ValueError, match="iterable"):
         leat.DataLoader(Stream(), order="full")
+    for ranks in ({"shard": "auto"}, {"rank": 0, "world_size": 2}):
+        with pytest.raises(ValueError, match="ranks cannot share"):
+            leat.DataLoader(Stream(), **ranks)
 
 
 def test_a_framework_can_make_the_loader_again():
@@ -407,3 +356,46 @@ def test_autotune_is_off_when_num_threads_is_given():
         assert stats.threads >= 1 and stats.ahead >= 1 and stats.pace_changes == 0
     with pytest.raises(TypeError):
         leat.DataLoader(x, 8, None, None, None, 0, None, False, False, 0, None, None, None, True)
+
+
+# ---- Random state.
+
+
+@pytest.mark.parametrize("workers", (0, 2))
+@pytest.mark.parametrize("options", ({}, {"seed": 3}, {"order": "window"}, {"order": "torch"}))
+@pytest.mark.parametrize(
+    "dataset", (torch.arange(30), Rows(30), Subset(torch.arange(40), range(30)))
+)
+def test_shuffle_leaves_torchs_random_state_as_torchs_loader_does(dataset, options, workers):
+    """After iter(), after each of two batches, and after each of two epochs."""
+    order = options.get("order")
+    if order == "window" and not isinstance(dataset, torch.Tensor):
+        options = {}
+
+    def states(kind, **options):
+        torch.manual_seed(5)
+        loader = kind(dataset, 8, True, num_workers=workers, **options)
+        seen = []
+        for _ in range(2):
+            iterator = iter(loader)
+            seen.append(torch.rand(1).item())
+            for _ in range(2):
+                next(iterator)
+                seen.append(torch.rand(1).item())
+            list(iterator)
+            seen.append(torch.rand(1).item())
+        return seen
+
+    assert states(leat.DataLoader, **options) == states(torch.utils.data.DataLoader)
+
+
+def test_a_generator_keeps_torchs_random_state():
+    def after(kind, **options):
+        torch.manual_seed(5)
+        generator = torch.Generator().manual_seed(1)
+        list(kind(torch.arange(30), 8, True, generator=generator, **options))
+        return torch.rand(1).item()
+
+    expected = after(torch.utils.data.DataLoader)
+    assert after(leat.DataLoader) == after(leat.DataLoader, order="full") == expected
+    assert after(leat.DataLoader, order="full", seed=1) == expected

@@ -15,18 +15,25 @@ import threading
 from typing import TypeVar
 
 import torch
+from torch.utils.data import BatchSampler
 from torch.utils.data import DataLoader as _TorchLoader
 
 from leat.loader import engine_iterator, engine_select, torch_iterator
 from leat.loader.bucket_sampler import BucketSampler
-from leat.loader.index_batches import RankBatches, ResumableIndices
+from leat.loader.index_batches import (
+    OwnOrder,
+    ResumableIndices,
+    len_or_none,
+    process_group,
+)
 from leat.loader.pass_state import LoaderPass, fresh_state
 from leat.loader.plan import plan_of
 from leat.loader.stats import LoaderCounters
 
 ORDERS = ("full", "quasi", "window", "sequential", "torch")
 POLICIES = ("raise", "skip", "replace")
-STATE_VERSION = 1
+SHARDS = (None, "auto")
+STATE_VERSION = 2
 _Sample = TypeVar("_Sample", covariant=True)
 
 
@@ -66,15 +73,18 @@ class DataLoader(_TorchLoader[_Sample]):
     order          'full', 'quasi', 'window', 'sequential', or 'torch' for the order of torch's own
                    sampler; None: 'full' with shuffle=True ('torch' when a generator is given), else
                    'sequential'. Ignored when a sampler or batch_sampler is given
-    seed           of the order and of the augmentations. None: torch's RNG with one rank, so that
-                   torch.manual_seed() repeats it; 0 with several ranks, which must agree
+    seed           of the order and of the augmentations. None: torch's RNG, so that
+                   torch.manual_seed() repeats it; 0 where ranks share the data, which must agree.
+                   Ignored when a sampler or batch_sampler is given
     on_error       for a sample that cannot be read: 'raise', 'skip' or 'replace'
     num_threads    a fixed number of C threads; None: one less than the cores this process may use,
                    then adapted
     memory_budget  bytes that all batch slots may take; None: a default that plan() prints
     autotune       whether the number of threads, and of batches made ahead, follows the training;
                    None: only when num_threads is not given
-    rank, world_size  this process's share of the data; None: those of torch.distributed
+    shard          'auto': the ranks of torch.distributed share the data. None: every rank has all
+                   data, as with torch. Ignored when a sampler or batch_sampler is given
+    rank, world_size  this process's share of the data, instead of shard
 
     plan() says what runs in C, what does not, and why. stats() says what was waited for.
     state_dict() and load_state_dict() continue in the middle of an epoch. set_epoch() sets the
@@ -105,6 +115,7 @@ class DataLoader(_TorchLoader[_Sample]):
         num_threads=None,
         memory_budget=None,
         autotune=None,
+        shard=None,
         rank=None,
         world_size=None,
         **kwargs,
@@ -149,6 +160,42 @@ class DataLoader(_TorchLoader[_Sample]):
         self.rank = _checked_int("rank", rank, 0, max_rank)
         if (rank is None) != (world_size is None):
             raise ValueError("rank and world_size must be given together")
+        self.shard = _one_of("shard", shard, SHARDS)
+        if shard is not None and rank is not None:
+            raise ValueError("give either shard, or rank and world_size")
+        if iterable and (shard is not None or rank is not None):
+            raise ValueError(
+                "ranks cannot share a dataset without indices; this one is iterable: let the "
+                "dataset itself leave out the samples of other ranks"
+            )
+        if self._leat_is_sharded():
+            if shuffle and drawn_by_torch:
+                raise ValueError(
+                    "ranks share the data in an order that leat draws: leave out order='torch' and "
+                    "generator, or pass a DistributedSampler as sampler"
+                )
+            self._share_data()
+
+    def _share_data(self):
+        """The samplers give this rank's part, so that they have the loader's length."""
+        sampler = self._leat_own_order()
+        # torch forbids to change them after the constructor.
+        self.__dict__["sampler"] = sampler
+        if self.batch_size is not None:
+            batches = BatchSampler(sampler, self.batch_size, self.drop_last)
+            self.__dict__["batch_sampler"] = batches
+
+    def _leat_own_order(self):
+        shuffled = self._leat_shared.shuffled
+        world = (0, 1)
+        if self._leat_is_sharded():
+            world = None if self.world_size is None else (self.rank, self.world_size)
+        seed = (self.seed or 0) if shuffled else None
+        return OwnOrder(self.dataset, self.batch_size, self.drop_last, world, seed)
+
+    def _leat_is_sharded(self):
+        asked = self.shard is not None or self.world_size is not None
+        return asked and self._leat_shared.own_order
 
     def __iter__(self):
         with self._leat_shared.lock:
@@ -161,13 +208,16 @@ class DataLoader(_TorchLoader[_Sample]):
     def _begin_pass(self):
         """A new epoch, or the rest of one whose state was loaded."""
         shared = self._leat_shared
+        facts = self._leat_order_facts()
+        if shared.resume is not None:
+            _check_sampler_epoch(shared.resume, facts)
         state, shared.resume = shared.resume, None
         if state is None:
             state = fresh_state(shared.epoch)
         shared.epoch = state["epoch"] + 1
         if shared.current_pass is not None:
             shared.current_pass.release_engine()
-        shared.current_pass = LoaderPass(state, shared.counters, self.device)
+        shared.current_pass = LoaderPass(state, shared.counters, facts, self.device)
 
     def _get_iterator(self):
         shared = self._leat_shared
@@ -206,26 +256,48 @@ class DataLoader(_TorchLoader[_Sample]):
             )
 
     def _leat_world(self):
-        """(rank, world size)."""
-        if self.world_size is not None:
-            return self.rank, self.world_size
-        distributed = torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        return 0, 1
+        """(rank, number of ranks) that share the data."""
+        if not self._leat_is_sharded():
+            return 0, 1
+        return process_group() if self.world_size is None else (self.rank, self.world_size)
 
-    def _leat_batches(self):
-        """Index batches that torch's samplers do not give: several ranks share the data, or a seed
-        was given. Else None."""
-        shared = self.__dict__.get("_leat_shared")
-        if shared is None or not shared.own_order or self._dataset_kind:
-            return None
-        world = self._leat_world()
-        seeded = shared.shuffled and self.seed is not None
-        if world[1] == 1 and not (seeded and self.order != "torch"):
-            return None
-        seed = (self.seed or 0) if shared.shuffled else None
-        return RankBatches(len(self.dataset), self.batch_size, self.drop_last, world, seed)
+    def _leat_order_facts(self):
+        """What the order depends on when Python draws it, for the state. `by` is the class of the
+        sampler, 'leat' or 'iterable'."""
+        facts = {
+            "by": "iterable",
+            "length": None,
+            "indices": None,
+            "batch_size": self.batch_size,
+            "num_workers": self.num_workers,
+            "seed": None,
+            "epoch": None,
+            "replicas": None,
+        }
+        if self._dataset_kind:
+            return facts
+        facts["length"] = len_or_none(self.dataset)
+        if self._leat_orders():
+            return {**facts, "by": "leat", "seed": self._leat_own_order().seed}
+        sampler, batches = self.sampler, self.batch_sampler
+        if type(batches) is BatchSampler:
+            sampler = batches.sampler
+            facts["batch_size"] = batches.batch_size
+        elif batches is not None:
+            sampler = batches
+            facts["batch_size"] = getattr(batches, "batch_size", None)
+        facts["by"] = type(sampler).__qualname__
+        facts["indices"] = len_or_none(sampler)
+        for name, attribute in (("epoch", "epoch"), ("replicas", "num_replicas")):
+            value = getattr(sampler, attribute, None)
+            facts[name] = value if type(value) is int else None
+        return facts
+
+    def _leat_orders(self):
+        """Whether the order needs no random generator of torch's."""
+        shared = self._leat_shared
+        seeded = not shared.shuffled or (self.seed is not None and self.order != "torch")
+        return self._leat_is_sharded() or (shared.own_order and seeded)
 
     @property
     def _index_sampler(self):
@@ -233,12 +305,14 @@ class DataLoader(_TorchLoader[_Sample]):
         shared = self.__dict__.get("_leat_shared")
         if shared is None or shared.index_wrapper is None or self._dataset_kind:
             return sampler
-        sampler = self._leat_batches() or sampler
-        return ResumableIndices(sampler, shared, as_tensors=shared.index_wrapper == "engine")
-
-    def __len__(self):
-        batches = self._leat_batches()
-        return super().__len__() if batches is None else len(batches)
+        in_batches = self.batch_sampler is not None
+        if self._leat_orders() and not self._leat_is_sharded():
+            sampler = self._leat_own_order()
+            if in_batches:
+                sampler = BatchSampler(sampler, self.batch_size, self.drop_last)
+        as_tensors = shared.index_wrapper == "engine"
+        draws = shared.shuffled and self.generator is None
+        return ResumableIndices(sampler, shared, in_batches, draws, as_tensors)
 
     def set_epoch(self, epoch):
         """Sets the number of the next epoch, also in a sampler or dataset that has set_epoch."""
@@ -264,7 +338,7 @@ class DataLoader(_TorchLoader[_Sample]):
             state = shared.current_pass.state()
         else:
             state = fresh_state(shared.epoch)
-        return {"leat": STATE_VERSION, **state, "world_size": self._leat_world()[1]}
+        return {"leat": STATE_VERSION, **state}
 
     def load_state_dict(self, state):
         """The next pass is the rest of the one the state was taken from."""
@@ -274,18 +348,41 @@ class DataLoader(_TorchLoader[_Sample]):
             raise ValueError(
                 f"the state has version {state['leat']}; this leat reads version {STATE_VERSION}"
             )
-        world_size = self._leat_world()[1]
-        sampler = state.get("sampler")
+        sampler = state["sampler"]
         if state["batches"] and (sampler is None) == isinstance(self.batch_sampler, BucketSampler):
             raise ValueError("the state was saved by a loader with another kind of batch_sampler")
-        any_world_size = state["engine"] or sampler
-        if not any_world_size and state["batches"] and state["world_size"] != world_size:
+        if state["batches"] and state["order"] is not None and sampler is None:
+            self._check_order(state["order"])
+        names = fresh_state(0)
+        self._leat_shared.resume = {name: state[name] for name in names}
+
+    def _check_order(self, saved):
+        """Refuses a state whose order this loader cannot continue. Sets the sampler's epoch."""
+        own = self._leat_order_facts()
+        if saved["by"] != own["by"]:
             raise ValueError(
-                f"the state is of {state['world_size']} ranks and its order was torch's: "
-                f"it cannot be loaded with {world_size}"
+                f"the state was saved in the order of {saved['by']}, this loader has that of "
+                f"{own['by']}: pass the same shuffle, seed and sampler as there"
             )
-        names = ("epoch", "batches", "random", "engine", "sampler")
-        self._leat_shared.resume = {name: state.get(name) for name in names}
+        names = {"length": "samples in the dataset"}
+        if own["by"] == "iterable":
+            # Which samples come in which batch depends on both.
+            names.update(batch_size="samples in a batch", num_workers="workers")
+        elif own["by"] != "leat":
+            if self.batch_sampler is not None and type(self.batch_sampler) is not BatchSampler:
+                names["batch_size"] = "samples in a batch of the batch_sampler"
+            names.update(replicas="ranks in the sampler", indices="entries in the sampler")
+        for name, text in names.items():
+            if saved[name] != own[name]:
+                raise ValueError(
+                    f"the state was saved with {saved[name]} {text}, this loader has {own[name]}: "
+                    "it can be continued only with the same number"
+                )
+        if saved["epoch"] is not None and own["epoch"] != saved["epoch"]:
+            sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
+            for part in (sampler, getattr(sampler, "sampler", None)):
+                if callable(getattr(part, "set_epoch", None)):
+                    part.set_epoch(saved["epoch"])
 
     def _leat_runs_in_c(self):
         """For the hooks of `leat run` and for `leat bench`."""
@@ -298,6 +395,19 @@ class DataLoader(_TorchLoader[_Sample]):
     def stats(self):
         """What was waited for and read since the loader was made; see leat.loader.stats."""
         return self._leat_shared.counters.stats()
+
+
+def _check_sampler_epoch(state, facts):
+    """load_state_dict() has set the sampler's epoch. The user may have set another one since."""
+    saved = state["order"]
+    if not state["batches"] or saved is None or state["sampler"] is not None:
+        return
+    if saved["epoch"] != facts["epoch"]:
+        raise ValueError(
+            f"the state was saved in epoch {saved['epoch']} of the sampler, whose set_epoch() was "
+            f"called with {facts['epoch']} since: call it with the same epoch, or call the "
+            "loader's set_epoch() to begin another epoch"
+        )
 
 
 def _one_of(name, value, known):

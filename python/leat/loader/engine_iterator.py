@@ -28,6 +28,7 @@ from torch.utils.dlpack import from_dlpack
 from leat import _engine
 from leat.loader.bucket_sampler import BucketSampler
 from leat.loader.collate import VariableField
+from leat.loader.index_batches import draw_as_random_sampler
 
 # Index batches that are drawn ahead of the consumer, at most. The engine takes fewer large ones.
 MAX_DRAWN_AHEAD = 16
@@ -217,6 +218,8 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
         self._queue = collections.deque()  # drawn: _SUBMITTED, (indices,) for torch, or an error
         self._unsubmitted = None  # index batch that the engine had no slot for
         self._all_drawn = False
+        self._repeated = None  # sample of one more batch, see _sample_to_repeat()
+        self._random_is_due = False  # torch's RandomSampler would still draw for this epoch
         if this_pass.skip and (self._spec.order is None) != (this_pass.engine_state is None):
             raise ValueError(
                 "the state was saved by a loader with another kind of order: pass the same order= "
@@ -226,13 +229,35 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
             self._slot_samples = _largest_batch(loader)
             self._engine = self._engine_of(self._slot_samples)
             self._engine.core.start(this_pass.epoch)
+            if loader.num_workers and self._shared.own_order:  # torch's workers begin now
+                self._draw_ahead()
             return
         self._engine = self._engine_of(loader.batch_size)
         if this_pass.engine_state is not None:
             self._engine.core.resume(this_pass.engine_state)
         else:
             self._engine.core.start(this_pass.epoch, seed=_seed(loader, self))
+            self._random_is_due = self._shared.shuffled and loader.generator is None
         this_pass.engine = self._engine
+        self._repeated = self._sample_to_repeat(loader.batch_size)
+        if loader.num_workers:
+            self._draw_as_torch()
+
+    def _draw_as_torch(self):
+        if self._random_is_due:
+            self._random_is_due = False
+            draw_as_random_sampler()
+
+    def _sample_to_repeat(self, batch_size):
+        """The index of a sample; None if this rank has as many batches as the others without it.
+        If fewer samples than ranks are left for the last step, the engine gives none to a rank."""
+        rank, world_size = self._options["rank"], self._options["world_size"]
+        if world_size == 1 or self._options["drop_last"]:
+            return None
+        state = self._engine.core.state()
+        samples, position, end = state[4], state[8], state[13]
+        remainder = max(end - position, 0) % (batch_size * world_size)
+        return (rank - remainder) % samples if 0 < remainder <= rank else None
 
     def _engine_of(self, batch_size):
         return _engine_for(self._shared, self._spec, self._options, batch_size)
@@ -309,7 +334,11 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
         this_pass = self._leat_pass
         if self._engine is None:
             raise StopIteration
+        self._draw_as_torch()
         data = self._next_submitted() if self._spec.order is None else self._take()
+        if data is _END and self._repeated is not None:
+            index, self._repeated = self._repeated, None
+            data = self._fetch([index])
         if data is _END:
             this_pass.ended = True
             self._release_engine()
@@ -330,12 +359,16 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
             return self._take()
         if isinstance(entry, Exception):
             raise entry
+        return self._fetch(entry[0])
+
+    def _fetch(self, indices):
+        """A batch that torch's fetcher makes."""
         if self._fetcher is None:
             self._fetcher = dataloader._DatasetKind.create_fetcher(
                 self._dataset_kind, self._dataset, True, self._collate_fn, self._drop_last
             )
         self._made_by_engine = False
-        return self._fetcher.fetch(entry[0])
+        return self._fetcher.fetch(indices)
 
     def _take(self):
         self._made_by_engine = True
@@ -379,13 +412,13 @@ class _EngineDataLoaderIter(dataloader._BaseDataLoaderIter):
 
 def _seed(loader, iterator):
     """Without seed= it is the number that torch has just drawn for its workers: it differs between
-    loaders and epochs, and torch.manual_seed() repeats it. Several ranks must agree, so there it is
-    0, as in torch's DistributedSampler."""
+    loaders and epochs, and torch.manual_seed() repeats it. Ranks that share the data must agree, so
+    there it is 0, as in torch's DistributedSampler."""
     if loader.seed is not None:
         return loader.seed
     if iterator._spec.order == _engine.ORDER_SEQUENTIAL and loader.on_error != "replace":
         return 0  # nothing is drawn
-    return iterator._base_seed if loader._leat_world()[1] == 1 else 0
+    return 0 if loader._leat_is_sharded() else iterator._base_seed
 
 
 def _largest_batch(loader):

@@ -21,7 +21,7 @@ from leat.data.structured import overridden
 from leat.loader import collate as leat_collate
 from leat.loader.bucket_sampler import BucketSampler
 from leat.loader.engine_spec import NAMES, EngineSpec, single_field, spec_of_tensors
-from leat.loader.plan import name_of
+from leat.loader.plan import given_order, name_of
 
 ORDERS = {
     "sequential": _engine.ORDER_SEQUENTIAL,
@@ -196,7 +196,7 @@ def _spec_of_array(array):
 def _choose_order(loader, spec):
     shared = loader._leat_shared
     if not shared.own_order:
-        spec.order_text = "the given sampler's"
+        spec.order_text = given_order(loader)
         spec.prefetch = loader.num_workers > 0 or _is_prefetchable(loader.batch_sampler)
         if not spec.prefetch:
             spec.order_text += ", asked for one batch at a time"

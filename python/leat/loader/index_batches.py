@@ -2,25 +2,34 @@
 
 torch keeps no state of an order that it draws. So the loader's index sampler is wrapped: before the
 first index is drawn, the states of all generators it may draw from are kept. To resume, they are
-put back and as many index batches as were consumed are drawn again and discarded. The same order
-follows, and the samples are not read again.
+put back and as many indices as were consumed are drawn again and discarded. The same order follows,
+in batches of any size, and the samples are not read again. A batch sampler of the user's own is
+resumed by its number of batches.
+
+An order that leat draws (a seed or shard was given) needs no generator: it continues at a position.
 """
 
 import itertools
 
 import torch
-from torch.utils.data import BatchSampler, RandomSampler
+from torch.utils.data import BatchSampler, RandomSampler, Sampler
 
 from leat.loader.bucket_sampler import BucketSampler
 
 
 class ResumableIndices:
-    """The loader's index sampler, as an iterator uses it. `as_tensors`: index batches may be
-    tensors."""
+    """The loader's index sampler, as an iterator uses it.
 
-    def __init__(self, sampler, shared, as_tensors=False):
+    in_batches   it is a batch sampler
+    draws        torch's sampler in its place would draw from torch's global generator
+    as_tensors   index batches may be tensors
+    """
+
+    def __init__(self, sampler, shared, in_batches, draws, as_tensors=False):
         self.sampler = sampler
         self.shared = shared
+        self.in_batches = in_batches
+        self.draws = draws
         self.as_tensors = as_tensors
         self.batch_size = getattr(sampler, "batch_size", None)
 
@@ -29,16 +38,18 @@ class ResumableIndices:
 
     def __iter__(self):
         # The pass is looked up now: a second one may have begun when the first index is drawn.
-        return _IndexIterator(self.sampler, self.shared.current_pass, self.as_tensors)
+        return _IndexIterator(self, self.shared.current_pass)
 
 
 class _IndexIterator:
     """Index batches of one pass. Nothing is drawn before the first one is asked for."""
 
-    def __init__(self, sampler, this_pass, as_tensors):
-        self.sampler = sampler
+    def __init__(self, index_batches, this_pass):
+        self.sampler = index_batches.sampler
+        self.in_batches = index_batches.in_batches
+        self.draws = index_batches.draws
+        self.as_tensors = index_batches.as_tensors
         self.this_pass = this_pass
-        self.as_tensors = as_tensors
         self.iterator = None
 
     def __iter__(self):
@@ -59,30 +70,69 @@ class _IndexIterator:
         if isinstance(self.sampler, BucketSampler):
             this_pass.sampler_pass = self.sampler.begin(this_pass.sampler_state)
             return this_pass.sampler_pass
+        indices, size = self._indices()
+        if isinstance(indices, OwnOrder):
+            this_pass.count_samples(indices.step, len(indices.dataset))
+            if self.draws and not this_pass.skip:
+                draw_as_random_sampler()
+            rest = indices.rest(this_pass.epoch, this_pass.start, this_pass.order["seed"])
+            return iter(_batched(rest, self.sampler) if size else rest)
+        if indices is not None:
+            this_pass.count_samples(size or 1, len_or_none(indices))
         generators = list(_generators_of(self.sampler))
         if not this_pass.skip:
             this_pass.rng_states = [generator.get_state() for generator in generators]
-            return self._iterate()
+            return self._iterate(0)
+        saved = this_pass.rng_states or []
+        if len(saved) != len(generators):
+            raise ValueError(
+                f"the state is of an order drawn from {len(saved)} random generators, this one is "
+                f"drawn from {len(generators)}: pass generator= as to the loader that saved it"
+            )
         # torch's global generator is left as it was; the generator of a sampler advances.
         global_state = torch.default_generator.get_state()
-        saved = this_pass.rng_states
-        if saved is not None and len(saved) == len(generators):
-            for generator, state in zip(generators, saved):
-                generator.set_state(state)
+        for generator, state in zip(generators, saved):
+            generator.set_state(state)
         try:
-            iterator = self._iterate()
-            for _ in itertools.islice(iterator, this_pass.skip):
-                pass
+            return self._iterate(this_pass.skip if indices is None else this_pass.start)
         finally:
             torch.default_generator.set_state(global_state)
-        return iterator
 
-    def _iterate(self):
-        if isinstance(self.sampler, RankBatches):
-            return self.sampler.batches_of(self.this_pass.epoch)
+    def _indices(self):
+        """(sampler of single indices, batch size); (None, None) of a batch sampler that is not
+        torch's."""
+        if type(self.sampler) is BatchSampler:
+            return self.sampler.sampler, self.sampler.batch_size
+        return (None, None) if self.in_batches else (self.sampler, None)
+
+    def _iterate(self, consumed):
+        """`consumed` counts samples, and batches for a batch sampler that is not torch's."""
         if self.as_tensors and ShuffledBatches.can_replace(self.sampler):
-            return ShuffledBatches(self.sampler)
-        return iter(self.sampler)
+            return ShuffledBatches(self.sampler, consumed)
+        if not consumed:
+            return iter(self.sampler)
+        indices, size = self._indices()
+        iterator = iter(self.sampler if indices is None else indices)
+        for _ in itertools.islice(iterator, consumed):
+            pass
+        return iter(_batched(iterator, self.sampler)) if size else iterator
+
+
+def _batched(indices, batch_sampler):
+    return BatchSampler(indices, batch_sampler.batch_size, batch_sampler.drop_last)
+
+
+def len_or_none(sized):
+    try:
+        return len(sized)
+    except Exception:  # the user's code
+        return None
+
+
+def draw_as_random_sampler():
+    """Draws from torch's global generator what torch's RandomSampler draws for an epoch, so that
+    the numbers drawn after it are those of a program with torch's loader."""
+    return int(torch.empty((), dtype=torch.int64).random_().item())
 
 
 def _generators_of(sampler):
@@ -101,17 +151,19 @@ class ShuffledBatches:
     """The index batches of BatchSampler(RandomSampler(...)) as tensors: the same numbers from the
     same draws, without a Python object for each index."""
 
-    def __init__(self, batch_sampler):
+    def __init__(self, batch_sampler, start=0):
         sampler = batch_sampler.sampler
         self.batch_size = batch_sampler.batch_size
         self.count = len(sampler.data_source)
         self.generator = sampler.generator
         if self.generator is None:
-            seed = int(torch.empty((), dtype=torch.int64).random_().item())
-            self.generator = torch.Generator().manual_seed(seed)
+            self.generator = torch.Generator().manual_seed(draw_as_random_sampler())
         self.order = torch.randperm(self.count, generator=self.generator)
-        self.position = 0
-        self.remaining = len(batch_sampler)
+        self.position = start
+        left = max(self.count - start, 0)
+        self.remaining = left // self.batch_size
+        if not batch_sampler.drop_last:
+            self.remaining = -(-left // self.batch_size)
 
     @staticmethod
     def can_replace(batch_sampler):
@@ -137,42 +189,71 @@ class ShuffledBatches:
         return self.order[self.position - self.batch_size : self.position]
 
 
-class RankBatches:
-    """One rank's index batches, divided as the engine divides its own orders: of each step the
-    rank's batch, of the remainder an even part. Single indices when batch_size is None."""
+def process_group():
+    """(rank, number of ranks) of torch.distributed; (0, 1) where it is not initialised."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
 
-    def __init__(self, count, batch_size, drop_last, world, seed):
-        self.count = count
-        self.single_indices = batch_size is None
-        self.batch_size = 1 if self.single_indices else batch_size
+
+class OwnOrder(Sampler):
+    """One rank's indices in an order that leat draws, divided as the engine divides its orders: of
+    each step the rank's batch, of the remainder an even part. If fewer samples than ranks remain, a
+    rank without one repeats a sample, so that all ranks have the same number of batches.
+
+    world   (rank, number of ranks); None: those of torch.distributed
+    seed    with the epoch, of the permutation; None: in the order of the data
+    start   position in the order where all ranks begin: the samples before it were delivered
+    """
+
+    def __init__(self, dataset, batch_size, drop_last, world, seed, epoch=0, start=0):
+        self.dataset = dataset
+        self.samples_per_batch = batch_size or 1
         self.drop_last = drop_last
-        self.rank, self.world_size = world
-        self.seed = seed  # None: in the order of the data
+        self.world = world
+        self.seed = seed
+        self.epoch = epoch
+        self.start = start
 
-    def _layout(self):
-        """(whole steps, begin and end of this rank's part of the remainder)."""
-        steps, remainder = divmod(self.count, self.batch_size * self.world_size)
-        base, larger_parts = divmod(remainder, self.world_size)
-        begin = self.count - remainder + self.rank * base + min(self.rank, larger_parts)
-        size = 0 if self.drop_last else base + (self.rank < larger_parts)
-        return steps, begin, begin + size
+    def rest(self, epoch, start, seed):
+        return OwnOrder(
+            self.dataset, self.samples_per_batch, self.drop_last, self.world, seed, epoch, start
+        )
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    @property
+    def step(self):
+        """Samples of a batch of every rank."""
+        return self.samples_per_batch * (self.world or process_group())[1]
+
+    def _parts(self):
+        """(whole steps, positions of the rank's first batch, positions of its last, shorter one)"""
+        rank, world_size = self.world or process_group()
+        count, size = len(self.dataset), self.samples_per_batch
+        steps, remainder = divmod(max(count - self.start, 0), self.step)
+        first = self.start + rank * size
+        if not remainder or self.drop_last:
+            return steps, first, range(0)
+        base, larger_parts = divmod(remainder, world_size)
+        begin = count - remainder + rank * base + min(rank, larger_parts)
+        part = range(begin, begin + base + (rank < larger_parts))
+        repeated = (rank - remainder) % count
+        return steps, first, part or range(repeated, repeated + 1)
 
     def __len__(self):
-        steps, begin, end = self._layout()
-        return steps + (end > begin)
+        steps, _, last = self._parts()
+        return steps * self.samples_per_batch + len(last)
 
-    def batches_of(self, epoch):
-        order = torch.arange(self.count)
+    def __iter__(self):
+        order = range(len(self.dataset))
         if self.seed is not None:
-            generator = torch.Generator().manual_seed((self.seed + epoch) % (1 << 63))
-            order = torch.randperm(self.count, generator=generator)
-        steps, begin, end = self._layout()
-        for step in range(steps):
-            start = (step * self.world_size + self.rank) * self.batch_size
-            yield self._as_python(order[start : start + self.batch_size])
-        if end > begin:
-            yield self._as_python(order[begin:end])
-
-    def _as_python(self, indices):
-        indices = indices.tolist()
-        return indices[0] if self.single_indices else indices
+            generator = torch.Generator().manual_seed((self.seed + self.epoch) % (1 << 63))
+            order = torch.randperm(len(order), generator=generator).tolist()
+        steps, begin, last = self._parts()
+        for _ in range(steps):
+            yield from order[begin : begin + self.samples_per_batch]
+            begin += self.step
+        yield from order[last.start : last.stop]

@@ -1,6 +1,7 @@
 """What leat.DataLoader.plan() returns: which parts run in C and which through torch, and why."""
 
 from leat.loader import engine_iterator
+from leat.loader.index_batches import process_group
 
 
 class Plan:
@@ -40,11 +41,12 @@ def plan_of(loader, spec, reasons):
 
 
 def _torch_rows(loader, share):
-    order = "torch's" if loader._leat_shared.own_order else "the given sampler's"
+    order = "torch's" if loader._leat_shared.own_order else given_order(loader)
     workers = f"{loader.num_workers} worker processes" if loader.num_workers else "none"
     return [
         ("source", type(loader.dataset).__qualname__, "torch"),
         ("order", order + share, "torch"),
+        *_ranks(loader, "torch"),
         ("batch", f"collate_fn {name_of(loader.collate_fn)}", "torch"),
         ("workers", workers, "torch"),
         ("device", _device(loader, None)[0], "torch"),
@@ -61,12 +63,33 @@ def _engine_rows(loader, spec, share):
     return [
         ("source", spec.text, "C"),
         ("order", spec.order_text + share, "torch" if spec.order is None else "C"),
+        *_ranks(loader, "torch" if spec.order is None else "C"),
         ("decode", spec.make_source().decode, "C"),
         ("batch", f"{size}, {_collation(spec)}{dropped}", "C"),
         ("threads", _threads(loader), "C"),
         ("memory", f"at most {limit}", "C"),
         ("device", *_device(loader, spec)),
     ]
+
+
+def given_order(loader):
+    """The order of a given sampler; the arguments that it makes ineffective."""
+    text = "the given sampler's"
+    given = (("seed", loader.seed), ("shard", loader.shard), ("rank", loader.rank))
+    ignored = [f"{name}=" for name, value in given if value is not None]
+    return f"{text}; {' and '.join(ignored)} ignored" if ignored else text
+
+
+def _ranks(loader, where):
+    """What shard= would do, where there are ranks and nothing divides the data among them."""
+    world_size = process_group()[1]
+    divided = loader._dataset_kind or not loader._leat_shared.own_order
+    if world_size > 1 and not divided and not loader._leat_is_sharded():
+        yield (
+            "ranks",
+            f"each of {world_size} has all samples; shard='auto' would divide them",
+            where,
+        )
 
 
 def name_of(function):
