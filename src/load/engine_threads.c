@@ -38,12 +38,18 @@ static void note_bad(struct source_report *base, size_t place, int code, const c
 {
     struct piece_report *report = (struct piece_report *)base;
     struct slot *slot = report->slot;
+    int64_t row = report->first_row + (int64_t)place;
     pthread_mutex_lock(&report->loader->lock);
+    for (size_t i = slot->bad_count; i-- > 0;)
+        if (slot->bad[i].place == row) { /* in another field, or when it was read again */
+            pthread_mutex_unlock(&report->loader->lock);
+            return;
+        }
     if (mem_reserve(&slot->bad, &slot->bad_capacity, slot->bad_count + 1, sizeof *slot->bad) < 0) {
         slot->bad_lost = 1;
     } else {
         struct bad_sample *bad = &slot->bad[slot->bad_count++];
-        bad->place = report->first_row + (int64_t)place;
+        bad->place = row;
         bad->code = code;
         snprintf(bad->text, sizeof bad->text, "%s", text);
     }
@@ -193,12 +199,14 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Signals of the process are not for this thread: block all. */
+/* Signals of the process are not for this thread: block all but SIGBUS, which mapped_file.c
+ * handles. */
 static int start_thread(struct engine_thread *thread)
 {
     sigset_t all, before;
     pthread_attr_t attributes;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -2,8 +2,15 @@
  * for wrong ones. */
 #include "samples.h"
 
+#include "load/source/array/mapped_file.h"
+
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 
 static char folder[32];
 
@@ -308,6 +315,113 @@ static void a_file_cut_short_gives_bad_samples(void **state)
     }
 }
 
+/* cmocka installs a handler of its own for each test. */
+static struct sigaction leats_handler;
+
+static void exit_41(int number)
+{
+    _exit(41);
+}
+
+struct cutter {
+    const char *path;
+    long after_us;
+};
+
+static void *cut(void *context)
+{
+    const struct cutter *c = context;
+    nanosleep(&(struct timespec){0, c->after_us * 1000}, NULL);
+    assert_int_equal(truncate(c->path, 0), 0);
+    return NULL;
+}
+
+enum { ROWS = 16, ROW_BYTES = 1 << 20 };
+
+/* ROWS rows of `value`. */
+static const char *write_large(int value)
+{
+    static char row[ROW_BYTES];
+    const char *path =
+        write_npy("{'descr': '|u1', 'fortran_order': False, 'shape': (16, 1048576), }", 0);
+    memset(row, value, sizeof row);
+    FILE *file = fopen(path, "ab");
+    for (int i = 0; i < ROWS; i++)
+        assert_int_equal(fwrite(row, 1, sizeof row, file), sizeof row);
+    fclose(file);
+    return path;
+}
+
+static void assert_all(const struct leat_batch *batch, char value)
+{
+    const char *data = batch->data[0];
+    size_t bytes = (size_t)batch->samples * ROW_BYTES;
+    assert_true(data[0] == value && memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+/* Reads all rows until an error; what is read before must be right. */
+static void read_until_cut(struct leat_source *source)
+{
+    int64_t indices[ROWS];
+    struct leat_batch *batch;
+    for (int64_t i = 0; i < ROWS; i++)
+        indices[i] = ROWS - 1 - i; /* the end first */
+    while (leat_source_read(source, indices, ROWS, NULL, &batch, &err) == 0) {
+        assert_all(batch, 0x5a);
+        leat_batch_unref(batch);
+    }
+}
+
+/* The same, in the threads of a loader. */
+static void load_until_cut(struct leat_source *source)
+{
+    struct leat_loader *l =
+        load(source, (struct leat_loader_options){.batch_size = 4, .threads = 2, .ahead = 4});
+    struct leat_batch *batch;
+    int got = 1;
+    for (uint64_t epoch = 0; got >= 0; epoch++) {
+        must(leat_loader_start(l, epoch, &err));
+        while ((got = leat_loader_next(l, -1, &batch, &err)) > 0) {
+            assert_all(batch, 0x5a);
+            leat_batch_unref(batch);
+        }
+    }
+    leat_loader_close(l);
+}
+
+static void a_file_cut_while_it_is_read(void **state)
+{
+    sigaction(SIGBUS, &leats_handler, NULL);
+    for (int round = 0; round < 60; round++) {
+        const char *path = write_large(0x5a);
+        struct leat_source *source;
+        must(leat_source_npy(&path, NULL, 1, &source, &err));
+        struct cutter cutter = {path, 100 + 50 * round};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, cut, &cutter), 0);
+        (round % 2 ? load_until_cut : read_until_cut)(source);
+        assert_non_null(strstr(err.text, "was cut short to"));
+        pthread_join(thread, NULL);
+        leat_source_unref(source);
+        unlink(path);
+    }
+}
+
+/* A SIGBUS that is not of a mapped file goes to the handler of the program. */
+static void another_bus_error_is_the_programs(void **state)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        sigaction(SIGBUS, &leats_handler, NULL);
+        volatile char *empty = mmap(NULL, 4096, PROT_READ, MAP_SHARED, memfd_create("empty", 0), 0);
+        _exit(empty[0]);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 41);
+}
+
 /* ---- tokens -----------------------------------------------------------------------------------
  */
 static const char *write_tokens(int bytes, int count)
@@ -470,6 +584,12 @@ static void views_and_release(void **state)
 
 int main(void)
 {
+    struct mapped_file file;
+    signal(SIGBUS, exit_41);
+    if (mapped_file_open(&file, "/proc/self/exe", NULL) < 0)
+        return 1;
+    sigaction(SIGBUS, NULL, &leats_handler);
+    mapped_file_close(&file);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_is_read),
         cmocka_unit_test(raw_items_keep_their_description),
@@ -477,6 +597,8 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(a_file_cut_short_gives_bad_samples),
+        cmocka_unit_test(a_file_cut_while_it_is_read),
+        cmocka_unit_test(another_bus_error_is_the_programs),
         cmocka_unit_test(tokens_are_widened),
         cmocka_unit_test(wrong_tokens_are_refused),
         cmocka_unit_test(megatron_index_gives_type_and_extent),

@@ -3,11 +3,117 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- SIGBUS ---- */
+
+/* The handler may run at any time, so ranges are in a list without a lock. They are never freed: a
+ * range without bytes is used again. */
+struct mapped_range {
+    struct mapped_range *next;
+    atomic_int used;
+    _Atomic uintptr_t start;
+    _Atomic uint64_t bytes;     /* 0: none */
+    _Atomic uint64_t lost_from; /* offset of the first page that could not be read */
+};
+
+static _Atomic(struct mapped_range *) ranges;
+static struct sigaction handler_before;
+static uintptr_t page_bytes;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int map_zeros(uintptr_t address)
+{
+    for (struct mapped_range *r = atomic_load(&ranges); r; r = r->next) {
+        uint64_t bytes = atomic_load(&r->bytes);
+        uintptr_t start = atomic_load(&r->start);
+        if (address < start ||
+            address - start >= (bytes + page_bytes - 1) / page_bytes * page_bytes)
+            continue;
+        uint64_t offset = (address - start) / page_bytes * page_bytes;
+        uint64_t lost = atomic_load(&r->lost_from);
+        while (offset < lost && !atomic_compare_exchange_weak(&r->lost_from, &lost, offset))
+            ;
+        return mmap((void *)(start + offset), page_bytes, PROT_READ,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    }
+    return 0;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    if (info->si_code > 0 && map_zeros((uintptr_t)info->si_addr)) { /* not sent by kill() */
+        errno = saved;
+        return;
+    }
+    errno = saved;
+    if (handler_before.sa_flags & SA_SIGINFO) {
+        handler_before.sa_sigaction(number, info, context);
+    } else if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN) {
+        handler_before.sa_handler(number);
+    } else {
+        sigaction(SIGBUS, &handler_before, NULL);
+        if (info->si_code <= 0) /* else the access is repeated */
+            raise(number);
+    }
+}
+
+static void install_handler(void)
+{
+    struct sigaction ours = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    sigemptyset(&ours.sa_mask);
+    if (sigaction(SIGBUS, NULL, &handler_before) == 0)
+        sigaction(SIGBUS, &ours, NULL);
+}
+
+static struct mapped_range *unused_range(void)
+{
+    for (struct mapped_range *r = atomic_load(&ranges); r; r = r->next) {
+        int used = 0;
+        if (atomic_compare_exchange_strong(&r->used, &used, 1))
+            return r;
+    }
+    struct mapped_range *r = mem_alloc(sizeof *r);
+    if (!r)
+        return NULL;
+    atomic_store(&r->used, 1);
+    r->next = atomic_load(&ranges);
+    while (!atomic_compare_exchange_weak(&ranges, &r->next, r))
+        ;
+    return r;
+}
+
+static int watch(struct mapped_file *file)
+{
+    pthread_once(&once, install_handler);
+    if (!(file->range = unused_range()))
+        return -ENOMEM;
+    atomic_store(&file->range->lost_from, UINT64_MAX);
+    atomic_store(&file->range->start, (uintptr_t)file->base);
+    atomic_store(&file->range->bytes, file->bytes);
+    return 0;
+}
+
+static void unwatch(struct mapped_file *file)
+{
+    if (!file->range)
+        return;
+    atomic_store(&file->range->bytes, 0);
+    atomic_store(&file->range->used, 0);
+    file->range = NULL;
+}
+
+/* ---- the file ---- */
 
 static int map(struct mapped_file *file, struct leat_err *err)
 {
@@ -25,6 +131,8 @@ static int map(struct mapped_file *file, struct leat_err *err)
     if (base == MAP_FAILED)
         return err_set(err, -errno, "%s cannot be mapped: %s.", file->path, err_text(errno));
     file->base = base;
+    if (watch(file) < 0)
+        return err_set(err, -ENOMEM, "No memory to open %s.", file->path);
     return 0;
 }
 
@@ -57,6 +165,7 @@ int mapped_file_take(struct mapped_file *file, int fd, const char *path, struct 
 
 void mapped_file_close(struct mapped_file *file)
 {
+    unwatch(file);
     if (file->base)
         munmap((void *)file->base, file->bytes);
     if (file->path && file->fd >= 0)
@@ -72,7 +181,8 @@ void mapped_file_close_descriptor(struct mapped_file *file)
     file->fd = -1;
 }
 
-uint64_t mapped_file_extent(const struct mapped_file *file)
+/* By the size of the file alone. */
+static uint64_t bytes_now(const struct mapped_file *file)
 {
     struct stat info;
     if (file->fd < 0) { /* another file has the name now: ours can no longer be cut short by it */
@@ -85,4 +195,11 @@ uint64_t mapped_file_extent(const struct mapped_file *file)
     if (info.st_size < 0)
         return 0;
     return (uint64_t)info.st_size < file->bytes ? (uint64_t)info.st_size : file->bytes;
+}
+
+uint64_t mapped_file_extent(const struct mapped_file *file)
+{
+    uint64_t lost_from = file->range ? atomic_load(&file->range->lost_from) : UINT64_MAX;
+    uint64_t bytes = bytes_now(file);
+    return bytes < lost_from ? bytes : lost_from;
 }

@@ -47,11 +47,15 @@ static int read_rows(struct leat_source *source, const struct source_request *re
     struct npy_source *n = (struct npy_source *)source;
     for (uint32_t f = 0; f < source->fields; f++) {
         const struct npy_field *field = &n->field[f];
-        uint64_t extent = mapped_file_extent(&field->file);
-        if (extent >= field->end)
-            gather_rows(&field->gather, request->indices, request->count, request->places[f]);
-        else
-            read_what_is_left(field, extent, request, request->places[f], report);
+        uint64_t extent, after = mapped_file_extent(&field->file);
+        do {
+            extent = after;
+            if (extent >= field->end)
+                gather_rows(&field->gather, request->indices, request->count, request->places[f]);
+            else
+                read_what_is_left(field, extent, request, request->places[f], report);
+            after = mapped_file_extent(&field->file);
+        } while (after < extent && after < field->end);
     }
     return 0;
 }

@@ -416,14 +416,18 @@ static int read_samples(struct leat_source *source, const struct source_request 
                         struct source_report *report, struct leat_err *err)
 {
     struct hdf5_source *s = (struct hdf5_source *)source;
-    struct reading reading = {
-        .source = s, .extent = mapped_file_extent(&s->file), .report = report};
-    for (uint32_t f = 0; f < source->fields; f++) {
-        reading.number = f;
-        reading.field = &s->field[f];
-        reading.places = request->places[f];
-        read_field(&reading, request);
-    }
+    struct reading reading = {.source = s, .report = report};
+    uint64_t after = mapped_file_extent(&s->file);
+    do {
+        reading.extent = after;
+        for (uint32_t f = 0; f < source->fields; f++) {
+            reading.number = f;
+            reading.field = &s->field[f];
+            reading.places = request->places[f];
+            read_field(&reading, request);
+        }
+        after = mapped_file_extent(&s->file);
+    } while (after < reading.extent);
     return 0;
 }
 

@@ -138,10 +138,10 @@ static int copy_local(struct copy *copy, const struct mapped_file *packed, struc
     int failed = start_over(copy, err);
     for (uint64_t at = 0; !failed && at < packed->bytes;) {
         uint64_t left = packed->bytes - at, some = left < 1 << 20 ? left : 1 << 20;
+        failed = put(copy, packed->base + at, some, err);
         if (mapped_file_extent(packed) < at + some)
             return err_set(err, -LEAT_E_CORRUPT, "%s was cut short while it was in use.",
                            copy->label);
-        failed = put(copy, packed->base + at, some, err);
         at += some;
     }
     return failed < 0 ? failed : end(copy, err);

@@ -57,13 +57,22 @@ struct tar_source {
 struct extents {
     const struct shard *shard[EXTENTS];
     uint64_t bytes[EXTENTS];
+    int cut; /* a shard became shorter since its size was taken */
 };
+
+static void check_cut(struct extents *extents, size_t at)
+{
+    const struct shard *shard = extents->shard[at];
+    if (shard && mapped_file_extent(&shard->file.file) < extents->bytes[at])
+        extents->cut = 1;
+}
 
 static uint64_t extent_of(struct extents *extents, const struct tar_source *t,
                           const struct shard *shard)
 {
     size_t at = (size_t)(shard - t->shards) % EXTENTS;
     if (extents->shard[at] != shard) {
+        check_cut(extents, at);
         extents->shard[at] = shard;
         extents->bytes[at] = mapped_file_extent(&shard->file.file);
     }
@@ -189,16 +198,21 @@ static void read_sample(struct leat_source *source, const struct source_request 
 static int read_samples(struct leat_source *source, const struct source_request *request,
                         struct source_report *report, struct leat_err *err)
 {
-    struct extents extents = {{NULL}, {0}};
-    for (size_t i = 0; i < request->count; i++)
-        read_sample(source, request, i, &extents, report);
+    struct extents extents;
+    do {
+        extents = (struct extents){.cut = 0};
+        for (size_t i = 0; i < request->count; i++)
+            read_sample(source, request, i, &extents, report);
+        for (size_t i = 0; i < EXTENTS; i++)
+            check_cut(&extents, i);
+    } while (extents.cut);
     return 0;
 }
 
 static int key_lengths(const struct tar_source *t, int64_t first, size_t count,
                        int64_t *ret_lengths, struct leat_err *err)
 {
-    struct extents extents = {{NULL}, {0}};
+    struct extents extents = {.cut = 0};
     for (size_t i = 0; i < count; i++) {
         const struct shard *shard = find_shard(t, first + (int64_t)i);
         struct tar_walk walk = walk_at(shard, (size_t)(first + (int64_t)i - shard->first),
@@ -343,6 +357,8 @@ static int open_shard(struct opening *o, uint32_t number, struct leat_err *err)
     if (failed >= 0 && t->wanted.fields) /* else the shard has no sample */
         failed =
             tar_index_parse(&shard->index, file->path, file->base, file->bytes, &t->wanted, err);
+    if (failed >= 0 && mapped_file_extent(file) < file->bytes)
+        failed = err_set(err, -LEAT_E_CORRUPT, "%s was cut short while it was opened.", file->path);
     if (failed >= 0)
         failed = shard_file_keep(&shard->file, err);
     if (failed >= 0 && t->shard_count > DESCRIPTORS_MOST)

@@ -32,12 +32,11 @@ static const uint8_t *find_tokens(const struct documents_source *d, int64_t inde
     return d->file.base + (uint64_t)d->starts[index] * d->item_bytes;
 }
 
-static int read_documents(struct leat_source *source, const struct source_request *request,
-                          struct source_report *report, struct leat_err *err)
+static int read_extent(struct documents_source *d, uint64_t extent,
+                       const struct source_request *request, struct source_report *report,
+                       struct leat_err *err)
 {
-    struct documents_source *d = (struct documents_source *)source;
     struct leat_span *spans = (struct leat_span *)(void *)request->places[0];
-    uint64_t extent = mapped_file_extent(&d->file);
     for (size_t i = 0; i < request->count; i++) {
         const uint8_t *tokens = find_tokens(d, request->indices[i], extent, &spans[i].items);
         spans[i].data = tokens;
@@ -51,7 +50,7 @@ static int read_documents(struct leat_source *source, const struct source_reques
             report->bad(report, i, -LEAT_E_CORRUPT, text);
         } else if (d->widen && spans[i].items) {
             void *place =
-                request->alloc(request, (uint64_t)spans[i].items * source->field[0].row_bytes);
+                request->alloc(request, (uint64_t)spans[i].items * d->base.field[0].row_bytes);
             if (!place)
                 return err_set(err, -ENOMEM, "No memory for a document of %lld tokens.",
                                (long long)spans[i].items);
@@ -60,6 +59,20 @@ static int read_documents(struct leat_source *source, const struct source_reques
         }
     }
     return 0;
+}
+
+static int read_documents(struct leat_source *source, const struct source_request *request,
+                          struct source_report *report, struct leat_err *err)
+{
+    struct documents_source *d = (struct documents_source *)source;
+    uint64_t extent, after = mapped_file_extent(&d->file);
+    int failed;
+    do {
+        extent = after;
+        failed = read_extent(d, extent, request, report, err);
+        after = mapped_file_extent(&d->file);
+    } while (!failed && after < extent);
+    return failed;
 }
 
 static int get_lengths(struct leat_source *source, uint32_t field, int64_t first, size_t count,

@@ -18,11 +18,10 @@ struct tokens_source {
     integer_convert_fn *widen;
 };
 
-static int read_slices(struct leat_source *source, const struct source_request *request,
-                       struct source_report *report, struct leat_err *err)
+static void read_extent(struct tokens_source *t, uint64_t extent,
+                        const struct source_request *request, struct source_report *report)
 {
-    struct tokens_source *t = (struct tokens_source *)source;
-    uint64_t extent = mapped_file_extent(&t->file), row = source->field[0].row_bytes;
+    uint64_t row = t->base.field[0].row_bytes;
     uint64_t before = (uint64_t)(t->start - t->file.base);
     uint8_t *place = request->places[0];
     for (size_t i = 0; i < request->count; i++, place += row) {
@@ -42,6 +41,18 @@ static int read_slices(struct leat_source *source, const struct source_request *
         else
             memcpy(place, t->start + at, row);
     }
+}
+
+static int read_slices(struct leat_source *source, const struct source_request *request,
+                       struct source_report *report, struct leat_err *err)
+{
+    struct tokens_source *t = (struct tokens_source *)source;
+    uint64_t extent, after = mapped_file_extent(&t->file);
+    do {
+        extent = after;
+        read_extent(t, extent, request, report);
+        after = mapped_file_extent(&t->file);
+    } while (after < extent && after < t->end);
     return 0;
 }
 
