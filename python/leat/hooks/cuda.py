@@ -2,7 +2,12 @@
 
 Nothing here is installed before the script initialises CUDA: torch then calls the functions of its
 lazy-call list. On a machine without CUDA no method is wrapped.
+
+Methods are timed only when they are called on a plain tensor or a parameter. `torch.Tensor.to` itself
+stays the original, with its identity: tensor subclasses compare functions with it.
 """
+
+import types
 
 from .. import _record
 from ..profile import lines
@@ -27,36 +32,77 @@ FIGURES = (
 )
 
 
-def _make_copy(compiling):
+class _TensorMethod:
+    """A method of torch.Tensor, timed for tensors of the types `plain`. The class and tensors of
+    other types have the original."""
+
+    def __init__(self, original, timed, plain):
+        self.original = original
+        self.timed = timed
+        self.plain = plain
+
+    def __get__(self, tensor, owner=None):
+        if type(tensor) in self.plain:
+            return types.MethodType(self.timed, tensor)
+        return self.original.__get__(tensor, owner)
+
+
+class _Tensors:
+    """Reads properties of plain tensors. A TorchFunctionMode of the script does not see the
+    reads."""
+
+    def __init__(self, torch):
+        self.plain = (torch.Tensor, torch.nn.Parameter)
+        self.without_modes = torch._C.DisableTorchFunction
+        # Before torch 2.1 or so, 0 or more modes.
+        self.modes = getattr(torch._C, "_is_torch_function_mode_enabled", None) or getattr(
+            torch._C, "_len_torch_function_stack", lambda: True
+        )
+
+    def on_gpu(self, tensor):
+        if not self.modes():
+            return tensor.is_cuda
+        with self.without_modes():
+            return tensor.is_cuda
+
+    def bytes_on_gpu(self, value):
+        """0 if it is not a plain tensor on a GPU."""
+        if type(value) not in self.plain or not self.on_gpu(value):
+            return 0
+        with self.without_modes():
+            return value.numel() * value.element_size()
+
+
+def _make_copy(tensors, compiling):
     def make(original):
         def copy(self, *args, **kwargs):
-            if compiling() or self.is_cuda or inside(FETCH):
+            if compiling() or inside(FETCH) or tensors.on_gpu(self):
                 return original(self, *args, **kwargs)
             t0 = now()
             result = original(self, *args, **kwargs)
-            if result.is_cuda:
-                t1 = now()
-                if process.reported.by_this_process:
-                    record(H2D, 0, 0, result.numel() * result.element_size(), t0, t1)
+            t1 = now()
+            copied = tensors.bytes_on_gpu(result)
+            if copied and process.reported.by_this_process:
+                record(H2D, 0, 0, copied, t0, t1)
             return result
 
-        return copy
+        return _TensorMethod(original, copy, tensors.plain)
 
     return make
 
 
-def _make_read(name, compiling):
+def _make_read(tensors, name, compiling):
     """Reads a value back, which waits for the GPU; nothing for a CPU tensor."""
 
     def make(original):
         sync = make_sync(name, compiling)(original)
 
         def read(self, *args, **kwargs):
-            if self.is_cuda:
+            if not compiling() and tensors.on_gpu(self):
                 return sync(self, *args, **kwargs)
             return original(self, *args, **kwargs)
 
-        return read
+        return _TensorMethod(original, read, tensors.plain)
 
     return make
 
@@ -115,10 +161,14 @@ def _install_now(torch, tick):
     if not tick.active or tick.memory is not None:
         return
     compiling = patch.compiling_test(torch)
-    copied = patch.patch(torch.Tensor, "to", _make_copy(compiling), "Tensor.to")
-    copied |= patch.patch(torch.Tensor, "cuda", _make_copy(compiling), "Tensor.cuda")
+    tensors = _Tensors(torch)
+    copied = False
+    for name in ("to", "cuda"):
+        make = _make_copy(tensors, compiling)
+        copied |= patch.patch(torch.Tensor, name, make, "Tensor." + name, wraps=False)
     for name in ("item", "cpu", "tolist"):
-        patch.patch(torch.Tensor, name, _make_read(name, compiling), "Tensor." + name)
+        make = _make_read(tensors, name, compiling)
+        patch.patch(torch.Tensor, name, make, "Tensor." + name, wraps=False)
     cuda = torch.cuda
     synced = patch.patch(
         cuda, "synchronize", make_sync("cuda.synchronize", compiling), "cuda.synchronize"
