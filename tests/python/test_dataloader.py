@@ -136,6 +136,9 @@ def test_plans():
         assert not plan.runs_in_c and reason in str(plan), str(plan)
         assert all(where == "torch" for _, _, where in plan.rows)
     assert "rank 1 of 3" in str(over(9, 2, rank=1, world_size=3).plan())
+    for options, order in (({}, "sequential"), ({"shuffle": True, "seed": 1}, "by the seed")):
+        assert order in str(leat.DataLoader(Rows(9), **options).plan())
+    assert "torch's" in str(leat.DataLoader(Rows(9), shuffle=True).plan())
     for dataset in (torch.arange(9), Rows(9)):
         given = leat.DataLoader(dataset, sampler=[1], seed=1, rank=0, world_size=2)
         assert "the given sampler's; seed= and rank= ignored" in str(given.plan())

@@ -251,9 +251,10 @@ class OwnOrder(Sampler):
         order = range(len(self.dataset))
         if self.seed is not None:
             generator = torch.Generator().manual_seed((self.seed + self.epoch) % (1 << 63))
-            order = torch.randperm(len(order), generator=generator).tolist()
+            # numpy's array: 8 bytes for a sample, where a list has an object for each.
+            order = torch.randperm(len(order), generator=generator).numpy()
         steps, begin, last = self._parts()
         for _ in range(steps):
-            yield from order[begin : begin + self.samples_per_batch]
+            yield from map(int, order[begin : begin + self.samples_per_batch])
             begin += self.step
-        yield from order[last.start : last.stop]
+        yield from map(int, order[last.start : last.stop])

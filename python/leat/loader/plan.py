@@ -42,6 +42,8 @@ def plan_of(loader, spec, reasons):
 
 def _torch_rows(loader, share):
     order = "torch's" if loader._leat_shared.own_order else given_order(loader)
+    if not loader._dataset_kind and loader._leat_orders():
+        order = "shuffled by the seed" if loader._leat_shared.shuffled else "sequential"
     workers = f"{loader.num_workers} worker processes" if loader.num_workers else "none"
     return [
         ("source", type(loader.dataset).__qualname__, "torch"),
