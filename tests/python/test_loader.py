@@ -242,6 +242,7 @@ def test_interrupt_in_a_fetch(train):
 def test_loader_in_a_background_thread(train):
     run = train("""
     import queue, threading, time
+    assert threading.Condition.wait.__code__.co_filename == threading.__file__
     model = net()
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     q = queue.Queue(2)
@@ -257,6 +258,7 @@ def test_loader_in_a_background_thread(train):
     while (batch := q.get()) is not None:
         loss_of(model, *batch).backward()
         opt.step()
+    assert "wait" in vars(q.not_empty) and "wait" not in vars(queue.Queue().not_empty)
     """)
     main = run.main
     fetching = {r.tid for r in main.batches()}

@@ -150,13 +150,15 @@ def _make_init(original):
     return init_process_group
 
 
-def _make_wait(original):
-    def wait(self, timeout=None):
+def _timed_wait(condition):
+    original = condition.wait
+
+    def wait(timeout=None):
         if not waits():
-            return original(self, timeout)
+            return original(timeout)
         t0 = now()
         try:
-            return original(self, timeout)
+            return original(timeout)
         finally:
             t1 = now()
             if t1 - t0 >= WAIT_FLOOR_NS:
@@ -165,8 +167,26 @@ def _make_wait(original):
     return wait
 
 
+def watch_waits():
+    """A script may fetch in one thread and train in another, which waits for the first on a
+    Condition, mostly that of a queue.Queue. This is called in threads that train or fetch, and times
+    from then on the waits on each Condition on which another such thread waits at this moment. Only
+    these objects are changed; threading.Condition is not."""
+    if len(process.training_threads) < 2:
+        return
+    own = threading.get_ident()
+    for thread, frame in sys._current_frames().items():
+        if (
+            thread != own
+            and thread in process.training_threads
+            and frame.f_code is threading.Condition.wait.__code__
+        ):
+            condition = frame.f_locals.get("self")
+            if type(condition) is threading.Condition and "wait" not in vars(condition):
+                condition.wait = _timed_wait(condition)
+
+
 def install(torch):
-    patch.patch(threading.Condition, "wait", _make_wait, "Condition.wait")
     dist = getattr(torch, "distributed", None)
     if dist is None or not dist.is_available():
         return

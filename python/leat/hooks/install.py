@@ -24,11 +24,12 @@ from . import (
 )
 
 _NEVER = (1 << 64) - 1
+_PERIOD_NS = 20_000_000  # of the tick
 
 
 class _Tick:
-    """Called by fetches and optimizer steps: removes the hooks when leat has stopped recording, and
-    records the memory of the GPU when that is due."""
+    """Called by fetches and optimizer steps: removes the hooks when leat has stopped recording,
+    finds what a training thread waits for, and records the memory of the GPU when that is due."""
 
     def __init__(self):
         self.memory = None
@@ -39,11 +40,14 @@ class _Tick:
             if not _record.recording():
                 if self.active:
                     remove()
-            elif self.memory is not None:
+                return
+            _record.due(_record.now_ns() + _PERIOD_NS)
+            distributed.watch_waits()
+            if self.memory is not None:
                 self.memory()
         except Exception:
             _record.due(_NEVER)
-            patch.missing("cuda memory")
+            patch.missing("tick")
 
 
 _tick = None
@@ -77,6 +81,7 @@ def install(torch):
             return
         _tick = _Tick()
         _record.on_tick(_tick)
+        _record.due(0)
         process.fact("python", sys.version.split()[0])
         process.fact("torch", getattr(torch, "__version__", "?"))
     except Exception:

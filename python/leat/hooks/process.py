@@ -73,7 +73,11 @@ def take_role(new_role, worker_id=-1):
             _record.role(new_role, worker_id)
 
 
+training_threads = set()  # those that have fetched a batch, trained, or both
+
+
 def take_main_role():
+    training_threads.add(threading.get_ident())
     take_role(_record.ROLE_MAIN)
 
 
@@ -140,6 +144,7 @@ def next_iteration():
 def _after_fork_in_child():
     global lock, role
     lock = threading.RLock()  # a thread of the parent may have held it
+    training_threads.clear()
     _record.after_fork()
     reported.by_this_process = False
     role = _record.ROLE_OTHER

@@ -131,7 +131,6 @@ def _begin_worker(arguments):
         if type(number) is not int or not 0 <= number < 1 << 31:
             number = -1
             patch.missing("_worker_loop: worker_id")
-        patch.remove(threading.Condition)
         process.take_role(_record.ROLE_WORKER, number)
         process.signals(_record.SIGNAL_WORKER)
         _worker = arguments.get("dataset"), _own_loader()
