@@ -51,21 +51,35 @@ static double select_kth(double *v, size_t n, size_t k)
     return v[k];
 }
 
+void stats_quantiles(double *values, size_t n, const double *q, size_t count, double *ret_quantiles)
+{
+    size_t begin = 0; /* no value before it is larger than one behind it */
+    for (size_t i = 0; i < count; i++) {
+        if (n == 0) {
+            ret_quantiles[i] = NAN;
+            continue;
+        }
+        double position = q[i] * (double)(n - 1);
+        size_t k = (size_t)position;
+        double low = select_kth(values + begin, n - begin, k - begin);
+        double part = position - (double)k;
+        begin = k;
+        ret_quantiles[i] = low;
+        if (part <= 0 || k + 1 >= n)
+            continue;
+        double next = values[k + 1];
+        for (size_t m = k + 2; m < n; m++)
+            if (values[m] < next)
+                next = values[m];
+        ret_quantiles[i] = low + part * (next - low);
+    }
+}
+
 double stats_quantile(double *values, size_t n, double q)
 {
-    if (n == 0)
-        return NAN;
-    double place = q * (double)(n - 1);
-    size_t k = (size_t)place;
-    double low = select_kth(values, n, k);
-    double part = place - (double)k;
-    if (part <= 0 || k + 1 >= n)
-        return low;
-    double next = values[k + 1];
-    for (size_t i = k + 2; i < n; i++)
-        if (values[i] < next)
-            next = values[i];
-    return low + part * (next - low);
+    double quantile;
+    stats_quantiles(values, n, &q, 1, &quantile);
+    return quantile;
 }
 
 int stats_theil_sen(const double *x, const double *y, size_t n, struct stats_slope *ret_slope)

@@ -10,6 +10,11 @@
  * Reorders `values` (quick-select, O(n)). NaN when n is 0. */
 double stats_quantile(double *values, size_t n, double q);
 
+/* Several quantiles at once; `q` ascends. Each search skips the values below the quantile before
+ * it. */
+void stats_quantiles(double *values, size_t n, const double *q, size_t count,
+                     double *ret_quantiles);
+
 /* Theil-Sen: the median of the slopes between pairs of points, and the 95 % interval of that
  * median. Above 300 points, pairs are thinned evenly to keep O(90 000) work. Needs n >= 3.
  * 0, -EINVAL with too few points, -ENOMEM. Allocates and frees its own scratch. */

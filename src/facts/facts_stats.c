@@ -23,8 +23,7 @@ static void exact_quantiles(const double *values, size_t n, double *scratch,
                             double ret_quantiles[3])
 {
     memcpy(scratch, values, n * sizeof *scratch);
-    for (int i = 0; i < 3; i++)
-        ret_quantiles[i] = stats_quantile(scratch, n, wanted[i]);
+    stats_quantiles(scratch, n, wanted, 3, ret_quantiles);
 }
 
 /* Without a histogram an interval of folded steps counts by their mean. */

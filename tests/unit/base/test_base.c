@@ -86,6 +86,24 @@ static void quantiles_match_their_definition(void **state)
     assert_true(stats_quantile(same, 1000, 0.9) == 5);
 }
 
+static void several_quantiles_are_those_of_single_calls(void **state)
+{
+    static const double q[] = {0, 0.25, 0.25, 0.5, 0.9, 0.99, 1};
+    enum { COUNT = sizeof q / sizeof *q, MOST = 50 };
+    for (size_t n = 0; n <= MOST; n++) {
+        double values[MOST + 1] = {0}, copy[MOST + 1], found[COUNT];
+        for (size_t i = 0; i < n; i++)
+            values[i] = (double)(stats_random(n, i) % 20);
+        memcpy(copy, values, sizeof copy);
+        stats_quantiles(copy, n, q, COUNT, found);
+        for (size_t i = 0; i < COUNT; i++) {
+            memcpy(copy, values, sizeof copy);
+            double single = stats_quantile(copy, n, q[i]);
+            assert_true(found[i] == single || (isnan(found[i]) && isnan(single)));
+        }
+    }
+}
+
 static void histograms_give_quantiles(void **state)
 {
     uint64_t counts[DURATION_BUCKETS] = {0}, more[DURATION_BUCKETS] = {0};
@@ -220,6 +238,7 @@ int main(void)
         cmocka_unit_test(numbers_are_whole_or_nothing),
         cmocka_unit_test(strings_grow_and_remember_failure),
         cmocka_unit_test(quantiles_match_their_definition),
+        cmocka_unit_test(several_quantiles_are_those_of_single_calls),
         cmocka_unit_test(histograms_give_quantiles),
         cmocka_unit_test(slope_is_robust),
         cmocka_unit_test(files_are_whole_or_untouched),
