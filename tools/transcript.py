@@ -27,7 +27,7 @@ def main():
     parts = [
         between(demo, "$ leat run", "epoch 1"),
         between(demo, "epoch 7", "- Where"),
-        between(demo, "The verdict names", "epoch 1"),
+        between(demo, "The verdict names", "$ leat run --quiet"),
         between(demo, "$ leat compare", "  input"),
     ]
     shown = "...\n".join(parts) + "...\n"
