@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- SIGBUS ---- */
@@ -42,8 +43,11 @@ static int map_zeros(uintptr_t address)
         uint64_t lost = atomic_load(&r->lost_from);
         while (offset < lost && !atomic_compare_exchange_weak(&r->lost_from, &lost, offset))
             ;
-        return mmap((void *)(start + offset), page_bytes, PROT_READ,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+        /* The system call itself: a sanitizer's mmap() must not run in a signal handler, and takes
+         * the mapping for a write that races with other readers of the page. The kernel replaces
+         * the page at once; those readers get zeros, too. */
+        return syscall(SYS_mmap, start + offset, page_bytes, PROT_READ,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != -1;
     }
     return 0;
 }
